@@ -1,0 +1,1 @@
+//! Databases, tables, versions and where tables lie.

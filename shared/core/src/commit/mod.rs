@@ -1,0 +1,1 @@
+//! Proposals of commits: judging, claiming, publishing, verdicts.

@@ -1,0 +1,1 @@
+//! The Delta log: paths, actions, snapshots, schema.

@@ -1,0 +1,1 @@
+//! Iceberg metadata: which files a table needs.

@@ -1,0 +1,1 @@
+//! Partitions: key codec, items, operations, paging.

@@ -1,0 +1,75 @@
+//! What every command is given: the ports, the settings and the time it has.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::location::Location;
+use crate::store::{Clock, Ids, Items, Objects, Queue};
+
+/// What a command may use of the outside world. Cheap to clone.
+#[derive(Clone)]
+pub struct Ports {
+    pub items: Arc<dyn Items>,
+    pub objects: Arc<dyn Objects>,
+    pub queue: Arc<dyn Queue>,
+    pub clock: Arc<dyn Clock>,
+    pub ids: Arc<dyn Ids>,
+}
+
+impl fmt::Debug for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ports")
+    }
+}
+
+/// Isolation of a table that does not say `delta.isolationLevel` itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IsolationLevel {
+    #[default]
+    WriteSerializable,
+    Serializable,
+}
+
+/// Settings of a deployment. `shared/aws` reads them from a function's environment, `local` from flags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Twelve digits; the default CatalogId. In Lambda from the function's ARN.
+    pub account_id: String,
+    pub region: String,
+    pub default_isolation: IsolationLevel,
+    /// Where reports of sweeps are written; lies outside every table.
+    pub reports: Location,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            account_id: "000000000000".to_owned(),
+            region: "us-east-1".to_owned(),
+            default_isolation: IsolationLevel::default(),
+            reports: Location::new("lakewarden-reports", "sweeps"),
+        }
+    }
+}
+
+/// Ports and settings: what a function holds between invocations.
+#[derive(Clone, Debug)]
+pub struct App {
+    pub ports: Ports,
+    pub settings: Settings,
+}
+
+/// Moment (milliseconds since the epoch, by the Clock port) at which the platform ends the invocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deadline(pub i64);
+
+impl Deadline {
+    pub fn in_ms(clock: &dyn Clock, ms: i64) -> Self {
+        Self(clock.now_ms().saturating_add(ms))
+    }
+
+    /// Milliseconds left, never negative.
+    pub fn left_ms(self, clock: &dyn Clock) -> i64 {
+        self.0.saturating_sub(clock.now_ms()).max(0)
+    }
+}

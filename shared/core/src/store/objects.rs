@@ -1,0 +1,218 @@
+use std::collections::BTreeMap;
+use std::fmt;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use thiserror::Error;
+
+use super::StoreError;
+
+/// A bucket and a key, decoded: exactly the bytes that S3 stores.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectKey {
+    pub bucket: String,
+    pub key: String,
+}
+
+impl ObjectKey {
+    pub fn new(bucket: impl Into<String>, key: impl Into<String>) -> Self {
+        Self { bucket: bucket.into(), key: key.into() }
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "s3://{}/{}", self.bucket, self.key)
+    }
+}
+
+/// An entity tag without its quotes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ETag(pub String);
+
+/// What HEAD tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectMeta {
+    pub etag: ETag,
+    pub size_bytes: u64,
+    /// Whole seconds, given in milliseconds since the epoch.
+    pub last_modified_ms: i64,
+    /// User metadata (`x-amz-meta-`), names in lower case.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// An object, or a range of it. `meta.size_bytes` is the whole object's size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    pub meta: ObjectMeta,
+    pub bytes: Bytes,
+}
+
+/// Part of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteRange {
+    /// `length` bytes from `start`, fewer at the end of the object. `length` is not 0.
+    From { start: u64, length: u64 },
+    /// The last `length` bytes, or all if there are fewer. `length` is not 0.
+    Suffix { length: u64 },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GetOptions {
+    pub range: Option<ByteRange>,
+    pub if_match: Option<ETag>,
+}
+
+/// What must hold for a put or copy to happen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PutCondition {
+    #[default]
+    Always,
+    /// If-None-Match: `*`
+    Absent,
+    /// If-Match
+    Matches(ETag),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PutOptions {
+    pub condition: PutCondition,
+    pub metadata: BTreeMap<String, String>,
+    pub content_type: Option<String>,
+}
+
+/// One page of a listing, in byte order of the keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListRequest {
+    pub bucket: String,
+    pub prefix: String,
+    /// Keys behind this one only.
+    pub start_after: Option<String>,
+    /// At most 1,000.
+    pub max_keys: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    pub key: String,
+    pub etag: ETag,
+    pub size_bytes: u64,
+    pub last_modified_ms: i64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListPage {
+    pub objects: Vec<Listed>,
+    /// Whether keys follow; continue with `start_after` = the last key.
+    pub truncated: bool,
+}
+
+/// An object to delete in a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doomed {
+    pub key: String,
+    pub if_match: Option<ETag>,
+}
+
+/// What became of one object of a batch delete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// Gone now (or, without a condition, was not there).
+    Gone,
+    /// Another object has that key by now, or none (with a condition).
+    Changed,
+    Failed(StoreError),
+}
+
+/// An object request failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ObjectError {
+    #[error("no object at {0}")]
+    NotFound(ObjectKey),
+    /// 412: the object is not (or no longer) what the condition says.
+    #[error("the condition on {0} did not hold")]
+    PreconditionFailed(ObjectKey),
+    /// 409: another conditional request on the key was under way; nothing is known, try again.
+    #[error("another conditional request on {0} was under way")]
+    ConditionalConflict(ObjectKey),
+    #[error("the range asked of {0} lies outside the object")]
+    InvalidRange(ObjectKey),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What the object store has been asked so far. Integers, so that tests can pin them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectUsage {
+    pub gets: u64,
+    pub heads: u64,
+    pub lists: u64,
+    pub puts: u64,
+    pub copies: u64,
+    pub deletes: u64,
+    pub batch_deletes: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+impl ObjectUsage {
+    pub fn since(&self, earlier: &ObjectUsage) -> ObjectUsage {
+        ObjectUsage {
+            gets: self.gets - earlier.gets,
+            heads: self.heads - earlier.heads,
+            lists: self.lists - earlier.lists,
+            puts: self.puts - earlier.puts,
+            copies: self.copies - earlier.copies,
+            deletes: self.deletes - earlier.deletes,
+            batch_deletes: self.batch_deletes - earlier.batch_deletes,
+            bytes_read: self.bytes_read - earlier.bytes_read,
+            bytes_written: self.bytes_written - earlier.bytes_written,
+        }
+    }
+}
+
+/// Reading objects.
+#[async_trait]
+pub trait ReadObjects: Send + Sync {
+    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError>;
+
+    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError>;
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError>;
+
+    fn object_usage(&self) -> ObjectUsage;
+}
+
+/// Reading and writing objects.
+#[async_trait]
+pub trait Objects: ReadObjects {
+    async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError>;
+
+    /// Server-side, metadata included.
+    async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError>;
+
+    /// Without a condition, deleting what is not there succeeds; with one it is `NotFound`.
+    async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError>;
+
+    /// Up to 1,000 keys of one bucket; one result for each, in order.
+    async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError>;
+}
+
+/// Lists everything below a prefix, page by page.
+pub async fn list_every(objects: &dyn ReadObjects, bucket: &str, prefix: &str) -> Result<Vec<Listed>, ObjectError> {
+    let mut request = ListRequest {
+        bucket: bucket.to_owned(),
+        prefix: prefix.to_owned(),
+        start_after: None,
+        max_keys: crate::limits::LIST_PAGE_MAX_KEYS,
+    };
+    let mut all = Vec::new();
+    loop {
+        let page = objects.list(&request).await?;
+        request.start_after = page.objects.last().map(|object| object.key.clone());
+        all.extend(page.objects);
+        if !page.truncated || request.start_after.is_none() {
+            return Ok(all);
+        }
+    }
+}

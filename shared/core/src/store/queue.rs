@@ -1,0 +1,34 @@
+use async_trait::async_trait;
+
+use super::StoreError;
+
+/// The queues of the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum QueueName {
+    /// Staged commits to judge.
+    Commits,
+    /// Tables, or slices of tables, to sweep.
+    Sweeps,
+    /// Background work of the catalog.
+    CatalogWork,
+}
+
+impl QueueName {
+    pub const ALL: [QueueName; 3] = [QueueName::Commits, QueueName::Sweeps, QueueName::CatalogWork];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            QueueName::Commits => "commits",
+            QueueName::Sweeps => "sweeps",
+            QueueName::CatalogWork => "catalog-work",
+        }
+    }
+}
+
+/// Sending only: receiving is the platform's business (SQS event source, or the laptop's dispatcher).
+#[async_trait]
+pub trait Queue: Send + Sync {
+    /// Sends one message (JSON text, at most 256 KiB). Delivery is at least once and unordered.
+    /// `delay_ms` is rounded up to whole seconds, at most 15 minutes.
+    async fn send(&self, queue: QueueName, body: String, delay_ms: u64) -> Result<(), StoreError>;
+}

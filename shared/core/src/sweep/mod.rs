@@ -1,0 +1,1 @@
+//! Orphan files: optimizers, reference sets, guards, runs.
