@@ -1,1 +1,4 @@
+//! Lakewarden on a laptop.
 
+pub mod exclusive;
+pub mod s3;
