@@ -37,6 +37,16 @@ impl fmt::Debug for Credentials {
 /// Paths are `/bucket/key` (path style). Requests must be signed (version 4, headers or presigned) with `credentials`;
 /// others answer `AccessDenied`, a wrong signature `SignatureDoesNotMatch`. Returns when every connection is closed.
 pub async fn serve(listener: TcpListener, store: Store, credentials: Credentials, shutdown: impl Future<Output = ()>) {
+    serve_with_drain(listener, store, credentials, shutdown, Duration::from_millis(DRAIN_MS)).await;
+}
+
+pub(super) async fn serve_with_drain(
+    listener: TcpListener,
+    store: Store,
+    credentials: Credentials,
+    shutdown: impl Future<Output = ()>,
+    drain: Duration,
+) {
     let mut builder = S3ServiceBuilder::new(Service { store });
     builder.set_auth(SimpleAuth::from_single(credentials.access_key, credentials.secret_key));
     let service = builder.build();
@@ -70,9 +80,9 @@ pub async fn serve(listener: TcpListener, store: Store, credentials: Credentials
         });
     }
     drop(listener);
-    let drained = tokio::time::timeout(Duration::from_millis(DRAIN_MS), graceful.shutdown()).await;
+    let drained = tokio::time::timeout(drain, graceful.shutdown()).await;
     if drained.is_err() {
-        tracing::warn!(drain_ms = DRAIN_MS, "requests to the local S3 were cut off");
+        tracing::warn!(?drain, "requests to the local S3 were cut off");
     }
     connections.shutdown().await;
 }

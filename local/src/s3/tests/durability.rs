@@ -168,7 +168,27 @@ async fn requests_under_way_end_before_the_server_does() {
     let got = server.client.get_object().bucket(BUCKET).key("large").send().await.unwrap();
     let stopping = tokio::spawn(server.stop());
     assert_eq!(got.body.collect().await.unwrap().to_vec().len(), 8_000_000);
-    tokio::time::timeout(Duration::from_secs(9), stopping).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(4), stopping).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_dawdles_is_cut_off() {
+    use tokio::io::AsyncWriteExt;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let store = Store::ephemeral(Arc::new(ManualClock::new(NOW_MS))).unwrap();
+    let keys = crate::s3::Credentials { access_key: "test".into(), secret_key: "testsecret".into() };
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let shutdown = async {
+        let _ = stopped.await;
+    };
+    let drain = Duration::from_millis(200);
+    let server = tokio::spawn(crate::s3::server::serve_with_drain(listener, store, keys, shutdown, drain));
+    let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
+    socket.write_all(b"PUT /lake/k HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n1").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    stop.send(()).unwrap();
+    tokio::time::timeout(Duration::from_secs(10), server).await.unwrap().unwrap();
 }
 
 /// Started by `acknowledged_writes_survive_a_kill` as a process of its own; does nothing otherwise.

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::{BehaviorVersion, Credentials as Keys, Region, retry::RetryConfig};
@@ -21,12 +22,15 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::{Credentials, Store, serve};
+use super::server::serve_with_drain;
+use super::{Credentials, Store};
 
 pub(super) const BUCKET: &str = "lake";
 /// 2026-01-02T03:04:05.678Z
 pub(super) const NOW_MS: i64 = 1_767_323_045_678;
 pub(super) const NOW_S: i64 = 1_767_323_045;
+
+const DRAIN: Duration = Duration::from_secs(5);
 
 /// A running server; stopped with `stop`, or with its runtime.
 pub(super) struct Server {
@@ -52,9 +56,10 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         let credentials = Credentials { access_key: "test".into(), secret_key: "testsecret".into() };
-        let task = tokio::spawn(serve(listener, store.clone(), credentials, async {
+        let shutdown = async {
             let _ = stopped.await;
-        }));
+        };
+        let task = tokio::spawn(serve_with_drain(listener, store.clone(), credentials, shutdown, DRAIN));
         Self { store, clock, address, client: client(address, "test", "testsecret"), stop, task }
     }
 
