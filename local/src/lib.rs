@@ -3,3 +3,4 @@
 pub mod dynamodb;
 pub mod exclusive;
 pub mod s3;
+pub mod sqs;
