@@ -9,22 +9,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lakewarden_core::ports::Deadline;
-use lakewarden_core::store::{Clock, Queue, QueueName, StoreError};
+use lakewarden_core::store::{Clock, QueueName};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::s3::{Event, EventId};
-use crate::sqs::{LocalQueues, Received};
+use crate::sqs::{LocalQueues, Outgoing, QueueFailure, QueueSettings, ReceiveOptions, Received};
 use crate::system::Shared;
 
 /// Events handed on in one go.
 const OUTBOX_BATCH: usize = 100;
 /// Messages of one invocation, as the template's event source says.
 const MESSAGE_BATCH: usize = 10;
-/// How often an empty queue is looked at, besides being woken by sends.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How long an empty queue is waited on before the loop looks around.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Deliveries before a message becomes a dead letter, as in the template.
+const RECEIVES_MOST: u32 = 5;
 /// First and longest pause after a failure.
 const BACK_OFF_FIRST_MS: u64 = 1_000;
 const BACK_OFF_MOST_MS: u64 = 60_000;
@@ -52,6 +54,14 @@ impl Delivery {
         self.paused.load(Ordering::SeqCst)
     }
 
+    /// Until paused or resumed, or for a short while.
+    async fn wait_for_change(&self) {
+        tokio::select! {
+            () = self.changed.notified() => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
+        }
+    }
+
     /// Batches that handlers are at work on.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::SeqCst)
@@ -75,11 +85,7 @@ async fn dispatch_events(shared: Arc<Shared>, shutdown: CancellationToken) {
             () = shared.objects.wait_for_event(last) => {}
         }
         if shared.delivery.is_paused() {
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                () = shared.delivery.changed.notified() => {}
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
-            }
+            shared.delivery.wait_for_change().await;
             continue;
         }
         match dispatch_batch(&shared, last).await {
@@ -105,11 +111,8 @@ async fn dispatch_batch(shared: &Shared, after: EventId) -> Result<Option<EventI
     let events = shared.objects.poll_events(after, OUTBOX_BATCH).await.map_err(|error| error.to_string())?;
     for event in events.iter().filter(|event| is_staged_commit(event)) {
         let body = eventbridge_event(shared, event).to_string();
-        shared
-            .queues
-            .send(QueueName::Commits, body, 0)
-            .await
-            .map_err(|error: StoreError| error.to_string())?;
+        let message = Outgoing { body, ..Outgoing::default() };
+        shared.queues.send(QueueName::Commits.as_str(), message).await.map_err(|error| error.to_string())?;
     }
     let Some(last) = events.last().map(|event| event.id) else { return Ok(None) };
     shared.objects.acknowledge_events_through(last).await.map_err(|error| error.to_string())?;
@@ -174,36 +177,39 @@ fn function_timeout_ms(queue: QueueName) -> u64 {
     }
 }
 
+/// Settings of a queue on the laptop.
+pub fn queue_settings(queue: QueueName) -> QueueSettings {
+    QueueSettings {
+        visibility_timeout_ms: function_timeout_ms(queue) + 30_000,
+        max_receives: Some(RECEIVES_MOST),
+        delay_ms: 0,
+    }
+}
+
 async fn consume(shared: Arc<Shared>, queue: QueueName, shutdown: CancellationToken) {
-    let visibility_ms = function_timeout_ms(queue) + 30_000;
-    loop {
-        if shutdown.is_cancelled() {
-            return;
-        }
-        let held = queue == QueueName::Commits && shared.delivery.is_paused();
-        let batch = if held {
-            Vec::new()
-        } else {
-            match shared.queues.receive(queue, MESSAGE_BATCH, visibility_ms).await {
-                Ok(batch) => batch,
-                Err(error) => {
-                    tracing::warn!(queue = queue.as_str(), %error, "a queue could not be read; trying again");
-                    Vec::new()
-                }
-            }
-        };
-        if batch.is_empty() {
-            tokio::select! {
-                () = shutdown.cancelled() => return,
-                () = shared.queues.wait_for_message(queue) => {}
-                () = shared.delivery.changed.notified() => {}
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
-            }
+    let wait_ms = u64::try_from(POLL_INTERVAL.as_millis()).unwrap_or(500);
+    let options = ReceiveOptions { max: MESSAGE_BATCH, visibility_timeout_ms: None, wait_ms };
+    while !shutdown.is_cancelled() {
+        if queue == QueueName::Commits && shared.delivery.is_paused() {
+            shared.delivery.wait_for_change().await;
             continue;
         }
-        shared.delivery.in_flight.fetch_add(1, Ordering::SeqCst);
-        handle_batch(&shared, queue, batch).await;
-        shared.delivery.in_flight.fetch_sub(1, Ordering::SeqCst);
+        let received = tokio::select! {
+            () = shutdown.cancelled() => return,
+            received = shared.queues.receive(queue.as_str(), &options) => received,
+        };
+        match received {
+            Ok(batch) if batch.is_empty() => {}
+            Ok(batch) => {
+                shared.delivery.in_flight.fetch_add(1, Ordering::SeqCst);
+                handle_batch(&shared, queue, batch).await;
+                shared.delivery.in_flight.fetch_sub(1, Ordering::SeqCst);
+            }
+            Err(error) => {
+                tracing::warn!(queue = queue.as_str(), %error, "a queue could not be read; trying again");
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        }
     }
 }
 
@@ -224,13 +230,13 @@ async fn handle_batch(shared: &Arc<Shared>, queue: QueueName, batch: Vec<Receive
             tracing::warn!(
                 queue = queue.as_str(),
                 message_id = message.message_id,
-                receive_count = message.receive_count,
+                receives = message.receives,
                 reason,
                 "a message failed; it comes back, or becomes a dead letter"
             );
             put_back(&shared.queues, queue, message, &reason).await
         } else {
-            shared.queues.delete(queue, &message.receipt).await
+            shared.queues.delete(queue.as_str(), &message.receipt).await.map(|_| ())
         };
         if let Err(error) = settled {
             // Not lost: it becomes visible again when its visibility timeout ends.
@@ -239,8 +245,13 @@ async fn handle_batch(shared: &Arc<Shared>, queue: QueueName, batch: Vec<Receive
     }
 }
 
-async fn put_back(queues: &LocalQueues, queue: QueueName, message: &Received, reason: &str) -> Result<(), StoreError> {
-    queues.fail(queue, &message.receipt, back_off_ms(message.receive_count), reason).await
+async fn put_back(
+    queues: &LocalQueues,
+    queue: QueueName,
+    message: &Received,
+    reason: &str,
+) -> Result<(), QueueFailure> {
+    queues.fail(queue.as_str(), &message.receipt, reason, back_off_ms(message.receives)).await
 }
 
 fn back_off_ms(failures: u32) -> u64 {
@@ -279,16 +290,15 @@ fn sqs_event(queue: QueueName, batch: &[Received], region: &str, account_id: &st
         .map(|message| {
             json!({
                 "messageId": message.message_id,
-                "receiptHandle": message.receipt,
+                "receiptHandle": message.receipt.0,
                 "body": message.body,
                 "attributes": {
-                    "ApproximateReceiveCount": message.receive_count.to_string(),
+                    "ApproximateReceiveCount": message.receives.to_string(),
                     "SentTimestamp": message.sent_ms.to_string(),
                     "SenderId": account_id,
                     "ApproximateFirstReceiveTimestamp": message.first_received_ms.to_string(),
                 },
                 "messageAttributes": {},
-                "md5OfBody": message.body_md5,
                 "eventSource": "aws:sqs",
                 "eventSourceARN": format!("arn:aws:sqs:{region}:{account_id}:{}", queue.as_str()),
                 "awsRegion": region,

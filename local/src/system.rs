@@ -11,7 +11,7 @@ use std::time::Duration;
 use lakewarden_aws::{AwsParts, Clients, Connection, QueueUrls, SqsQueue, TableNames};
 use lakewarden_core::location::Location;
 use lakewarden_core::ports::{App, Settings};
-use lakewarden_core::store::{Clock, QueueName, RandomIds};
+use lakewarden_core::store::{Clock, QueueName, RandomIds, SystemClock};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use thiserror::Error;
@@ -24,7 +24,7 @@ use crate::clock::{ClockError, LocalClock};
 use crate::deliver::Delivery;
 use crate::exclusive::{ExclusiveLock, LockError};
 use crate::schedule::Schedule;
-use crate::sqs::LocalQueues;
+use crate::sqs::{LocalQueues, QueueSettings};
 use crate::{deliver, dynamodb, gateway, s3, schedule, sqs};
 
 /// The key pair that the embedded S3 accepts. No secret: the server listens on loopback only.
@@ -195,8 +195,19 @@ impl System {
             credentials,
             servers.clone().cancelled_owned(),
         ));
-        let queues = open_queues(&data_dir, &endpoints, args)?;
-        server_tasks.spawn(sqs::serve(listeners.sqs, queues.clone(), servers.clone().cancelled_owned()));
+        let queues = open_queues(&data_dir).await?;
+        let sqs_server = sqs::serve(
+            listeners.sqs,
+            queues.clone(),
+            args.account_id.clone(),
+            REGION.to_owned(),
+            servers.clone().cancelled_owned(),
+        );
+        server_tasks.spawn(async move {
+            if let Err(error) = sqs_server.await {
+                tracing::error!(%error, "the embedded queues ended");
+            }
+        });
         let dynamodb = start_dynamodb(&data_dir, listeners.dynamodb, &servers)?;
 
         let app = build_app(args, &endpoints, clock.clone()).await?;
@@ -274,9 +285,16 @@ fn start_dynamodb(
     dynamodb::start(storage, listener, shutdown.clone().cancelled_owned()).map_err(|error| failed(error.to_string()))
 }
 
-fn open_queues(data_dir: &Path, endpoints: &Endpoints, args: &ServeArgs) -> Result<LocalQueues, StartError> {
-    let _ = (endpoints, args);
-    LocalQueues::open(&data_dir.join("sqs")).map_err(|error| StartError::Sqs(error.to_string()))
+/// Messages wait in machine time: moving the clock must not make a handler's message appear a second time.
+async fn open_queues(data_dir: &Path) -> Result<LocalQueues, StartError> {
+    let failed = |error: String| StartError::Sqs(error);
+    let settings: Vec<(&str, QueueSettings)> =
+        QueueName::ALL.into_iter().map(|queue| (queue.as_str(), deliver::queue_settings(queue))).collect();
+    let queues = LocalQueues::open(&data_dir.join("sqs"), Arc::new(SystemClock), &settings)
+        .map_err(|error| failed(error.to_string()))?;
+    // Nobody else receives from these queues, so what was under way when the last process ended is under way no more.
+    queues.release_in_flight().await.map_err(|error| failed(error.to_string()))?;
+    Ok(queues)
 }
 
 async fn build_app(args: &ServeArgs, endpoints: &Endpoints, clock: Arc<LocalClock>) -> Result<App, StartError> {

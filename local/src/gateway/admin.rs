@@ -14,11 +14,15 @@ use serde_json::{Value, json};
 use crate::clock::parse_duration;
 use crate::deliver::rfc3339;
 use crate::schedule;
+use crate::sqs::DeadLetters;
 use crate::system::Shared;
 
 const ROUTES: &str = "GET and POST /local/clock, GET /local/endpoints, GET /local/events, POST /local/events/pause, \
                       POST /local/events/resume, GET /local/dead-letters, POST /local/dead-letters/redrive, \
                       POST /local/schedule/run, GET /local/idle";
+
+/// Dead letters listed for each queue, oldest first.
+const DEAD_LETTERS_MOST: usize = 1_000;
 
 pub fn router() -> Router<Arc<Shared>> {
     Router::new()
@@ -90,7 +94,7 @@ async fn in_the_air(shared: &Shared) -> Result<Value, String> {
     let events = shared.objects.count_events().await.map_err(|error| error.to_string())?;
     let mut queues = serde_json::Map::new();
     for queue in QueueName::ALL {
-        let counts = shared.queues.counts(queue).await.map_err(|error| error.to_string())?;
+        let counts = shared.queues.counts(queue.as_str()).await.map_err(|error| error.to_string())?;
         queues.insert(queue.as_str().to_owned(), json!(counts.visible + counts.in_flight + counts.delayed));
     }
     Ok(json!({
@@ -121,13 +125,13 @@ async fn resume(State(shared): State<Arc<Shared>>) -> Json<Value> {
 async fn dead_letters(State(shared): State<Arc<Shared>>) -> Response {
     let mut letters = Vec::new();
     for queue in QueueName::ALL {
-        match shared.queues.dead_letters(queue).await {
+        match shared.queues.dead_letters(queue.as_str(), None, DEAD_LETTERS_MOST).await {
             Ok(dead) => letters.extend(dead.into_iter().map(|letter| {
                 json!({
                     "queue": queue.as_str(),
                     "message_id": letter.message_id,
                     "body": letter.body,
-                    "receive_count": letter.receive_count,
+                    "receives": letter.receives,
                     "sent": rfc3339(letter.sent_ms),
                     "given_up": rfc3339(letter.dead_ms),
                     "last_error": letter.last_error,
@@ -142,7 +146,7 @@ async fn dead_letters(State(shared): State<Arc<Shared>>) -> Response {
 async fn redrive(State(shared): State<Arc<Shared>>) -> Response {
     let mut redriven = 0;
     for queue in QueueName::ALL {
-        match shared.queues.redrive_all(queue).await {
+        match shared.queues.redrive(queue.as_str(), DeadLetters::All).await {
             Ok(count) => redriven += count,
             Err(error) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, error),
         }
