@@ -3,10 +3,13 @@
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use lakewarden_aws::{Clients, Connection, TableNames, create_tables};
-use lakewarden_core::store::SystemClock;
+use lakewarden_core::store::{Clock, SystemClock};
+use lakewarden_local::dynamodb::Storage;
+use lakewarden_local::s3::{Credentials, Store};
 use tokio::sync::oneshot;
 
 /// A server's work: serves on the listener until the signal.
@@ -59,17 +62,27 @@ impl Drop for Server {
 
 /// An embedded DynamoDB in memory.
 pub fn dynamodb() -> Server {
-    let db = dynoxide::Database::memory().unwrap();
+    Server::start(Box::new(|listener, stopped| {
+        Box::pin(async move {
+            let stop = async {
+                // The sender is gone where the test panicked: the end as well.
+                let _ = stopped.await;
+            };
+            let running = lakewarden_local::dynamodb::start(Storage::Memory, listener.into_std().unwrap(), stop);
+            running.unwrap().join().await.unwrap();
+        })
+    }))
+}
+
+/// An embedded S3 in memory, with `clock` behind its LastModified. It has no buckets.
+pub fn s3(clock: Arc<dyn Clock>) -> Server {
     Server::start(Box::new(|listener, stopped| {
         Box::pin(async move {
             let stop = async {
                 let _ = stopped.await;
             };
-            // Connections that a client keeps open must not hold up the end.
-            tokio::select! {
-                served = dynoxide::server::serve_with_shutdown(listener, db, std::future::pending()) => served.unwrap(),
-                () = stop => {}
-            }
+            let keys = Credentials { access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned() };
+            lakewarden_local::s3::serve(listener, Store::ephemeral(clock).unwrap(), keys, stop).await;
         })
     }))
 }

@@ -22,3 +22,5 @@ macro_rules! contract {
 }
 
 mod items;
+mod objects;
+mod queue;
