@@ -82,9 +82,9 @@ impl Reachable {
         lists.sort();
         lists.dedup();
         lists.retain(|at| !self.walked.contains(at));
-        let mut reads = stream::iter(lists.iter().map(|at| async move {
-            let bytes = fetch(objects, "a manifest list", at).await?;
-            read_manifest_list(&bytes, at)
+        let mut reads = stream::iter(lists.clone().into_iter().map(|at| async move {
+            let bytes = fetch(objects, "a manifest list", &at).await?;
+            read_manifest_list(&bytes, &at)
         }))
         .buffer_unordered(MANIFEST_CONCURRENCY);
         while let Some(manifests) = reads.try_next().await? {

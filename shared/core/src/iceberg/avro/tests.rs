@@ -105,7 +105,10 @@ fn write(schema: &str, values: impl IntoIterator<Item = Avro>, codec: Codec, blo
     writer.into_inner().unwrap()
 }
 
-fn read(bytes: &[u8], wanted: &[i32]) -> Result<Vec<(Option<i64>, Option<String>)>, AvroError> {
+/// Status and path of each record.
+type Read = Vec<(Option<i64>, Option<String>)>;
+
+fn read(bytes: &[u8], wanted: &[i32]) -> Result<Read, AvroError> {
     let container = Container::open(bytes, wanted, AvroLimits::default())?;
     let mut found = Vec::new();
     container.for_each(|fields| -> Result<(), AvroError> {
@@ -161,7 +164,7 @@ fn snappy(plain: &[u8]) -> Vec<u8> {
     packed
 }
 
-fn expected(entries: &[Entry]) -> Vec<(Option<i64>, Option<String>)> {
+fn expected(entries: &[Entry]) -> Read {
     entries.iter().map(|entry| (Some(i64::from(entry.status)), entry.path.clone())).collect()
 }
 
