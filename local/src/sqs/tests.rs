@@ -381,6 +381,8 @@ fn attributes_are_hashed_and_chosen_as_sqs_does() {
         .into(),
     );
     attributes.check().unwrap();
+    let timestamp = MessageAttributes([("timestamp".to_owned(), attribute("Number", "1493147359900"))].into());
+    assert_eq!(timestamp.md5().as_deref(), Some("235c5c510d26fb653d073faed50ae77c"));
     let named = |names: &[&str]| {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         attributes.named(&names).0.into_keys().collect::<Vec<_>>()
