@@ -10,3 +10,4 @@
 pub mod fake;
 pub mod servers;
 pub mod values;
+pub mod world;

@@ -21,6 +21,7 @@ macro_rules! contract {
     (@each [] [$($check:ident),+]) => {};
 }
 
+mod app;
 mod items;
 mod objects;
 mod queue;

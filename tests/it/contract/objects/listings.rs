@@ -71,16 +71,16 @@ async fn prefixes_and_starting_keys(bench: &Bench) {
 }
 
 async fn more_than_a_thousand_keys_come_in_pages(bench: &Bench) {
-    let keys: Vec<String> = (0..2001).map(|number| format!("big/dt={number:04}/part 0+{number}.parquet")).collect();
+    let keys: Vec<String> = (0..1203).map(|number| format!("big/dt={number:04}/part 0+{number}.parquet")).collect();
     stream::iter(&keys).for_each_concurrent(16, async |key| _ = bench.put(key, "").await).await;
     let before = bench.objects.object_usage();
     let all = list_every(bench.objects.as_ref(), "lake", "big/").await.unwrap();
     assert_eq!(all.into_iter().map(|object| object.key).collect::<Vec<_>>(), keys);
-    assert_eq!(bench.objects.object_usage().since(&before).lists, 3);
+    assert_eq!(bench.objects.object_usage().since(&before).lists, 2);
     for (max_keys, expected) in [(999, 999), (1000, 1000), (1001, 1000)] {
         let page = bench.objects.list(&request("big/", None, max_keys)).await.unwrap();
         assert_eq!((page.objects.len(), page.truncated), (expected, true));
     }
-    let page = bench.objects.list(&request("big/", Some(&keys[1000]), 1000)).await.unwrap();
+    let page = bench.objects.list(&request("big/", Some(&keys[202]), 1000)).await.unwrap();
     assert_eq!((page.objects.len(), page.truncated), (1000, false), "exactly full, nothing behind it");
 }
