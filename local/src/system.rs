@@ -308,14 +308,18 @@ async fn build_app(args: &ServeArgs, endpoints: &Endpoints, clock: Arc<LocalCloc
         sqs_url: Some(endpoints.sqs.clone()),
     });
     let tables = TableNames::new("lakewarden-");
-    lakewarden_aws::create_tables(&clients.dynamodb, &tables).await.map_err(|error| create(error.to_string()))?;
+    lakewarden_aws::create_tables(&clients.dynamodb, &tables, clock.as_ref())
+        .await
+        .map_err(|error| create(error.to_string()))?;
     for bucket in BUCKETS {
         create_bucket(&clients.s3, bucket).await.map_err(create)?;
     }
-    let mut urls = QueueUrls::default();
-    for queue in QueueName::ALL {
-        urls.set(queue, endpoints.queue_url(queue, &args.account_id));
-    }
+    let url = |queue| Some(endpoints.queue_url(queue, &args.account_id));
+    let urls = QueueUrls {
+        commits: url(QueueName::Commits),
+        sweeps: url(QueueName::Sweeps),
+        catalog_work: url(QueueName::CatalogWork),
+    };
     let settings = Settings {
         account_id: args.account_id.clone(),
         region: REGION.to_owned(),
