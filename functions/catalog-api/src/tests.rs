@@ -13,6 +13,20 @@ struct Front {
     app: App,
 }
 
+/// A clock at which waiting never ends.
+struct EndlessWaits;
+
+#[async_trait::async_trait]
+impl lakewarden_core::store::Clock for EndlessWaits {
+    fn now_ms(&self) -> i64 {
+        0
+    }
+
+    async fn sleep_ms(&self, _ms: u64) {
+        std::future::pending().await
+    }
+}
+
 struct Answer {
     status: i64,
     headers: http::HeaderMap,
@@ -187,13 +201,15 @@ async fn failures_of_ours_are_500_and_say_nothing_of_the_inside() {
 #[tokio::test]
 async fn a_request_without_time_is_ended_by_name() {
     let front = Front::with_data().await;
-    // A busy store: the operation waits before it asks again, and no time is left to wait.
+    // A busy store: the operation waits before it asks again, for ever.
     front.world.faults.inject("put partitions", 0, Fault::Before(StoreErrorKind::Throttled));
     let input = json!({ "DatabaseName": "sales", "TableName": "a/b c", "PartitionInput": { "Values": ["3"] } });
     let mut event = event("POST", "/", "");
     event["headers"]["x-amz-target"] = json!("AWSGlue.CreatePartition");
     event["body"] = json!(input.to_string());
-    let response = handle(&front.app, serde_json::from_value(event).unwrap(), Deadline(0)).await;
+    let mut app = front.app.clone();
+    app.ports.clock = std::sync::Arc::new(EndlessWaits);
+    let response = handle(&app, serde_json::from_value(event).unwrap(), Deadline(1)).await;
     let Some(Body::Text(text)) = response.body else { panic!("a text") };
     assert_eq!(response.status_code, 400);
     assert!(text.contains("OperationTimeoutException"), "{text}");
