@@ -116,9 +116,9 @@ impl StagedKey {
     }
 }
 
-/// Key of the bytes of attempt `attempt` of a proposal, where they differ from what was staged.
-pub fn temp_key(root: &Location, version: Version, id: Uuid, attempt: i64) -> ObjectKey {
-    root.object(&format!("{LOG_DIR}/{TEMP_DIR}/{:020}.{id}.{attempt}.json", version.0))
+/// Key of a proposal's bytes where they differ from what was staged; `nonce` tells attempts apart.
+pub fn temp_key(root: &Location, version: Version, id: Uuid, nonce: &str) -> ObjectKey {
+    root.object(&format!("{LOG_DIR}/{TEMP_DIR}/{:020}.{id}.{nonce}.json", version.0))
 }
 
 /// One object of the log.

@@ -15,8 +15,9 @@ pub mod snapshot;
 pub(crate) mod testkit;
 
 pub use actions::{
-    ActionError, Actions, AddFile, CdcFile, CommitInfo, DeletionVector, DomainMetadata, Metadata, Protocol, RemoveFile,
-    Strictness, Txn, parse_commit,
+    ActionError, Actions, AddFile, CdcFile, CommitInfo, DeletionVector, DomainMetadata, Metadata, PartitionValues,
+    Protocol, RemoveFile, Strictness, Txn, parse_commit,
 };
 pub use log::Version;
+pub use path::PathError;
 pub use snapshot::{FileKey, Snapshot, SnapshotError};

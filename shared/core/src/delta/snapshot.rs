@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use futures::stream::{StreamExt, TryStreamExt};
+use futures::FutureExt;
+use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use thiserror::Error;
 
 use super::actions::{
@@ -91,11 +92,17 @@ pub async fn read_commits(
     root: &Location,
     versions: Vec<Version>,
 ) -> Result<Vec<LoggedCommit>, SnapshotError> {
-    futures::stream::iter(versions)
-        .map(|version| read_commit(objects, root, version))
-        .buffered(CONCURRENT_READS)
-        .try_collect()
-        .await
+    stream_commits(objects, root, versions).try_collect().await
+}
+
+/// Boxed, since the compiler cannot see through closures that the whole is `Send`.
+fn stream_commits<'a>(
+    objects: &'a dyn ReadObjects,
+    root: &'a Location,
+    versions: Vec<Version>,
+) -> BoxStream<'a, Result<LoggedCommit, SnapshotError>> {
+    let reads = versions.into_iter().map(move |version| read_commit(objects, root, version).boxed());
+    futures::stream::iter(reads).buffered(CONCURRENT_READS).boxed()
 }
 
 /// The state at `at`, or at the latest version.
@@ -133,9 +140,7 @@ pub async fn load_listed(
         }
         replay.apply(version, builder.actions)?;
     }
-    let mut commits = futures::stream::iter(plan.commits)
-        .map(|version| read_commit(objects, root, version))
-        .buffered(CONCURRENT_READS);
+    let mut commits = stream_commits(objects, root, plan.commits);
     while let Some(commit) = commits.next().await {
         let commit = commit?;
         replay.apply(commit.version, commit.actions)?;
