@@ -1,1 +1,175 @@
+//! Sweeps tables whose messages arrive from the queue. What is decided on files, and why, is in `lakewarden_core::sweep`.
 
+use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
+use lakewarden_core::ports::{App, Deadline};
+use lakewarden_core::sweep::{CatalogDirectory, RunOutcome, SweepError, SweepRequest, TableDirectory, sweep};
+use serde_json::{Value, json};
+use thiserror::Error;
+
+/// The event is not one of the queue.
+#[derive(Debug, Error)]
+pub enum HandlerError {
+    #[error("not an event of an SQS queue: {0}")]
+    Event(#[from] serde_json::Error),
+}
+
+/// Takes an SQS batch; answers which of its messages are to be delivered again: those of runs that stopped in good order
+/// (time limit, another worker) and those that failed.
+pub async fn handle(app: &App, event: Value, deadline: Deadline) -> Result<Value, HandlerError> {
+    handle_in(app, &CatalogDirectory::new(app), event, deadline).await
+}
+
+/// [`handle`] with another catalog.
+pub async fn handle_in(
+    app: &App,
+    directory: &dyn TableDirectory,
+    event: Value,
+    deadline: Deadline,
+) -> Result<Value, HandlerError> {
+    let event: SqsEvent = serde_json::from_value(event)?;
+    let mut failures = Vec::new();
+    for message in event.records {
+        let id = message.message_id.clone().unwrap_or_default();
+        let is_done = match take(app, directory, &message, deadline).await {
+            Ok(outcome) => is_done(&id, &outcome),
+            Err(error) => {
+                tracing::error!(message_id = %id, %error, "sweep failed; the message will be delivered again");
+                false
+            }
+        };
+        if !is_done {
+            failures.push(json!({ "itemIdentifier": id }));
+        }
+    }
+    Ok(json!({ "batchItemFailures": failures }))
+}
+
+async fn take(
+    app: &App,
+    directory: &dyn TableDirectory,
+    message: &SqsMessage,
+    deadline: Deadline,
+) -> Result<RunOutcome, SweepError> {
+    let request = SweepRequest::decode(message.body.as_deref().unwrap_or_default())?;
+    sweep(app, directory, &request, deadline).await
+}
+
+/// Whether the message may go, and a word in the log on what happened.
+fn is_done(id: &str, outcome: &RunOutcome) -> bool {
+    match outcome {
+        RunOutcome::Finished(run) => {
+            tracing::info!(
+                message_id = %id,
+                run_id = %run.run_id,
+                database = %run.database,
+                table = %run.table,
+                mode = run.mode.as_str(),
+                state = run.state.as_str(),
+                deleted_count = run.totals.deleted.count,
+                deleted_bytes = run.totals.deleted.size_bytes,
+                reason = run.error.as_deref().or(run.reason.as_deref()).unwrap_or_default(),
+                "sweep ended"
+            );
+            true
+        }
+        RunOutcome::AlreadyFinished => {
+            tracing::info!(message_id = %id, "sweep had ended before: a message delivered twice");
+            true
+        }
+        RunOutcome::Postponed(why) => {
+            tracing::info!(message_id = %id, %why, "sweep goes on with the next delivery");
+            false
+        }
+        RunOutcome::Dropped(refusal) => {
+            tracing::warn!(message_id = %id, %refusal, "sweep dropped");
+            true
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use lakewarden_core::location::Location;
+    use lakewarden_core::ports::Settings;
+    use lakewarden_core::store::memory::{Fault, MemoryWorld};
+    use lakewarden_core::store::{QueueName, StoreErrorKind};
+    use lakewarden_core::sweep::{MemoryDirectory, TableEntry, optimizer, rest};
+
+    use super::*;
+
+    fn app(world: &MemoryWorld) -> App {
+        App { ports: world.ports.clone(), settings: Settings::default() }
+    }
+
+    fn batch(bodies: &[String]) -> Value {
+        let records =
+            bodies.iter().enumerate().map(|(index, body)| json!({"messageId": index.to_string(), "body": body}));
+        json!({ "Records": records.collect::<Vec<_>>() })
+    }
+
+    #[tokio::test]
+    async fn good_messages_go_and_bad_ones_stay() {
+        let world = MemoryWorld::new(1_790_000_000_000);
+        let app = app(&world);
+        let directory = MemoryDirectory::default();
+        let pointer = "s3://lake/wh/t/metadata/none.metadata.json";
+        let parameters = [("table_type", "ICEBERG"), ("metadata_location", pointer)];
+        directory.put(TableEntry {
+            id: "id".into(),
+            database: "db".into(),
+            name: "t".into(),
+            location: Some(Location::new("lake", "wh/t")),
+            parameters: BTreeMap::from(parameters.map(|(name, value)| (name.to_owned(), value.to_owned()))),
+        });
+        let input = json!({"CatalogId": "000000000000", "DatabaseName": "db", "TableName": "t",
+            "Type": "orphan_file_deletion",
+            "TableOptimizerConfiguration": {"orphanFileDeletionConfiguration": {}}});
+        optimizer::create(&app, &directory, input).await.unwrap();
+        rest::start_in(&app, &directory, "db", "t", &json!({"mode": "dry_run"})).await.unwrap();
+        let good = world.queue.take(QueueName::Sweeps).unwrap();
+        let unknown = good.replace("\"t\"", "\"none\"").replace("\"id\"", "null");
+        let far = Deadline::in_ms(world.clock.as_ref(), 900_000);
+        // Refused for good (its metadata is missing), unreadable, of an unknown table.
+        let event = batch(&[good.clone(), "no json".into(), unknown]);
+        let answer = handle_in(&app, &directory, event, far).await.unwrap();
+        assert_eq!(answer, json!({"batchItemFailures": [{"itemIdentifier": "1"}]}));
+        // Delivered twice.
+        let answer = handle_in(&app, &directory, batch(&[good]), far).await.unwrap();
+        assert_eq!(answer, json!({"batchItemFailures": []}));
+    }
+
+    #[tokio::test]
+    async fn no_time_and_failing_stores_bring_a_message_back() {
+        let world = MemoryWorld::new(1_790_000_000_000);
+        let app = app(&world);
+        let directory = MemoryDirectory::default();
+        directory.put(TableEntry {
+            id: "id".into(),
+            database: "db".into(),
+            name: "t".into(),
+            location: None,
+            parameters: BTreeMap::new(),
+        });
+        let body = json!({"schema_version": 1, "run_id": "r", "database": "db", "table": "t", "mode": "scheduled"});
+        let event = batch(&[body.to_string()]);
+        let back = json!({"batchItemFailures": [{"itemIdentifier": "0"}]});
+        let now = Deadline::in_ms(world.clock.as_ref(), 0);
+        assert_eq!(handle_in(&app, &directory, event.clone(), now).await.unwrap(), back);
+        world.faults.inject("put catalog", 1, Fault::Before(StoreErrorKind::Throttled));
+        let far = Deadline::in_ms(world.clock.as_ref(), 900_000);
+        assert_eq!(handle_in(&app, &directory, event, far).await.unwrap(), back);
+    }
+
+    #[tokio::test]
+    async fn other_events_are_refused() {
+        let world = MemoryWorld::new(0);
+        let far = Deadline::in_ms(world.clock.as_ref(), 900_000);
+        for event in [json!({}), json!([]), json!({"Records": "x"})] {
+            assert!(handle(&app(&world), event, far).await.is_err());
+        }
+        let empty = handle(&app(&world), json!({"Records": []}), far).await.unwrap();
+        assert_eq!(empty, json!({"batchItemFailures": []}));
+    }
+}

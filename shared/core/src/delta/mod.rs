@@ -1,1 +1,23 @@
-//! The Delta log: paths, actions, snapshots, schema.
+//! Delta tables: the log and its actions, the state of a table at a version, schemas, and what Parquet footers say.
+//!
+//! Everything here reads; nothing writes. What is not understood is refused by name ([`features`], [`SnapshotError`]).
+
+mod actions;
+mod checkpoint;
+pub mod features;
+pub mod footer;
+pub mod json;
+pub mod log;
+pub mod path;
+pub mod schema;
+pub mod snapshot;
+#[cfg(test)]
+pub(crate) mod testkit;
+
+pub use actions::{
+    ActionError, Actions, AddFile, CdcFile, CommitInfo, DeletionVector, DomainMetadata, Metadata, PartitionValues,
+    Protocol, RemoveFile, Strictness, Txn, parse_commit,
+};
+pub use log::Version;
+pub use path::PathError;
+pub use snapshot::{FileKey, Snapshot, SnapshotError};

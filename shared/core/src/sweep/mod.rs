@@ -11,6 +11,7 @@
 //! sighting now), slices (a run judges its whole scope within one function call or starts again), quarantine, writers'
 //! leases, references into the scope from tables whose location lies elsewhere.
 
+mod catalog;
 pub mod directory;
 mod error;
 pub mod guards;
@@ -29,6 +30,7 @@ mod testkit;
 #[cfg(test)]
 mod tests;
 
+pub use catalog::CatalogDirectory;
 pub use directory::{DirectoryError, MemoryDirectory, TableDirectory, TableEntry, TableFormat};
 pub use error::{Interruption, Refusal, RefusalReason, SweepError};
 pub use guards::Reason;

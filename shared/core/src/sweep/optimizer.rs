@@ -2,6 +2,7 @@
 //! of the optimizer structures in lower camel case, metrics in Pascal case again.
 
 mod input;
+mod operations;
 
 use serde_json::{Map, Value, json};
 
@@ -13,6 +14,10 @@ use crate::store::{Condition, Consistency, Direction, Query, SortRange, Table, W
 
 use input::{ConfigInput, Target, parse_config};
 pub(super) use input::{decode_token, encode_token};
+pub use operations::{
+    batch_get_table_optimizer, create_table_optimizer, delete_table_optimizer, get_table_optimizer,
+    list_table_optimizer_runs, update_table_optimizer,
+};
 
 /// The one type that is served.
 pub const ORPHAN_FILE_DELETION: &str = "orphan_file_deletion";

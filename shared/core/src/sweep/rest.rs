@@ -5,12 +5,38 @@ use serde_json::{Map, Value, json};
 use super::items::{OptimizerItem, RunRecord, Tally};
 use super::optimizer::{decode_token, encode_token, run_shape, runs_page, timestamp};
 use super::report::{Kind, part_key};
-use super::{Mode, SweepError, TableDirectory, TableEntry, plan};
+use super::{CatalogDirectory, Mode, SweepError, TableDirectory, TableEntry, plan};
 use crate::glue::GlueException;
 use crate::ports::App;
 use crate::store::{GetOptions, ObjectError};
 
 const RUNS_PAGE_MAX: usize = 100;
+
+/// [`start_in`] on the product's own catalog.
+pub async fn start(app: &App, database: &str, table: &str, body: &Value) -> Result<Value, GlueException> {
+    start_in(app, &CatalogDirectory::new(app), database, table, body).await
+}
+
+/// [`get_in`] on the product's own catalog.
+pub async fn get(app: &App, database: &str, table: &str, run_id: &str) -> Result<Value, GlueException> {
+    get_in(app, &CatalogDirectory::new(app), database, table, run_id).await
+}
+
+/// [`list_in`] on the product's own catalog.
+pub async fn list(app: &App, database: &str, table: &str, token: Option<&str>) -> Result<Value, GlueException> {
+    list_in(app, &CatalogDirectory::new(app), database, table, token).await
+}
+
+/// [`report_in`] on the product's own catalog.
+pub async fn report(
+    app: &App,
+    database: &str,
+    table: &str,
+    run_id: &str,
+    token: Option<&str>,
+) -> Result<Value, GlueException> {
+    report_in(app, &CatalogDirectory::new(app), database, table, run_id, token).await
+}
 
 async fn load_table(directory: &dyn TableDirectory, database: &str, table: &str) -> Result<TableEntry, GlueException> {
     let found = directory.table(&database.to_lowercase(), &table.to_lowercase()).await;
@@ -26,7 +52,7 @@ fn no_optimizer(table: &str) -> GlueException {
 }
 
 /// Starts a run: `{"mode": "dry_run" | "ordinary"}`. To be answered with 202; the run is `queued`.
-pub async fn start(
+pub async fn start_in(
     app: &App,
     directory: &dyn TableDirectory,
     database: &str,
@@ -43,7 +69,7 @@ pub async fn start(
 }
 
 /// A run by its id.
-pub async fn get(
+pub async fn get_in(
     app: &App,
     directory: &dyn TableDirectory,
     database: &str,
@@ -60,7 +86,7 @@ async fn load_run(app: &App, entry: &TableEntry, run_id: &str) -> Result<RunReco
 }
 
 /// Runs of a table since its optimizer was created, dry runs included, newest first: `{"runs": […], "nextToken": …}`.
-pub async fn list(
+pub async fn list_in(
     app: &App,
     directory: &dyn TableDirectory,
     database: &str,
@@ -82,7 +108,7 @@ pub async fn list(
 
 /// One part of a run's report: `{"lines": […], "nextToken": …}`. First what was decided on each object, then what became
 /// of the orphans.
-pub async fn report(
+pub async fn report_in(
     app: &App,
     directory: &dyn TableDirectory,
     database: &str,

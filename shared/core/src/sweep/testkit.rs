@@ -75,7 +75,7 @@ impl Lake {
     /// Starts a run and answers its message.
     pub async fn start(&self, table: &str, mode: Mode) -> SweepRequest {
         let body = json!({ "mode": mode.as_str() });
-        rest::start(&self.app, self.directory.as_ref(), "db", table, &body).await.unwrap();
+        rest::start_in(&self.app, self.directory.as_ref(), "db", table, &body).await.unwrap();
         SweepRequest::decode(&self.world.queue.take(QueueName::Sweeps).unwrap()).unwrap()
     }
 
@@ -101,7 +101,7 @@ impl Lake {
         let (mut lines, mut token) = (Vec::new(), None::<String>);
         loop {
             let directory = self.directory.as_ref();
-            let page = rest::report(&self.app, directory, "db", table, run_id, token.as_deref()).await.unwrap();
+            let page = rest::report_in(&self.app, directory, "db", table, run_id, token.as_deref()).await.unwrap();
             lines.extend(page["lines"].as_array().unwrap().clone());
             token = page["nextToken"].as_str().map(str::to_owned);
             if token.is_none() {

@@ -97,7 +97,7 @@ async fn the_time_limit_stops_cleanly_and_the_next_delivery_goes_on() {
     let outcome = sweep(&lake.app, lake.directory.as_ref(), &request, short).await.unwrap();
     assert_eq!(outcome, RunOutcome::Postponed(Interruption::TimeLimit));
     assert_eq!(lake.keys(), before);
-    let shown = rest::get(&lake.app, lake.directory.as_ref(), "db", "t", &request.run_id).await.unwrap();
+    let shown = rest::get_in(&lake.app, lake.directory.as_ref(), "db", "t", &request.run_id).await.unwrap();
     assert_eq!((&shown["state"], &shown["reason"]), (&json!("running"), &json!("time_limit")));
     // The lease was given back: no waiting.
     let RunOutcome::Finished(record) = lake.run(&request).await.unwrap() else { panic!() };

@@ -167,7 +167,7 @@ async fn runs_in_the_services_shape() {
     assert_eq!(seen, 2);
     page["NextToken"] = json!("§");
     assert_eq!(optimizer::list_runs(app, directory, page).await.unwrap_err().name, InvalidInput);
-    let all = rest::list(app, directory, "db", "t", None).await.unwrap();
+    let all = rest::list_in(app, directory, "db", "t", None).await.unwrap();
     assert_eq!(all["runs"].as_array().unwrap().len(), 3);
 }
 
@@ -175,7 +175,8 @@ async fn runs_in_the_services_shape() {
 async fn starting_by_hand() {
     let lake = lake().await;
     let (app, directory) = (&lake.app, lake.directory.as_ref());
-    let start = |table: &'static str, body: Value| async move { rest::start(app, directory, "db", table, &body).await };
+    let start =
+        |table: &'static str, body: Value| async move { rest::start_in(app, directory, "db", table, &body).await };
     let dry = json!({"mode": "dry_run"});
     assert_eq!(start("t", dry.clone()).await.unwrap_err().name, EntityNotFound);
     assert_eq!(start("none", dry.clone()).await.unwrap_err().name, EntityNotFound);
@@ -189,10 +190,10 @@ async fn starting_by_hand() {
         (&json!("queued"), &json!("dry_run"), &json!("starting"))
     );
     let id = run["runId"].as_str().unwrap();
-    assert_eq!(rest::get(app, directory, "db", "T", id).await.unwrap()["runId"], run["runId"]);
-    assert_eq!(rest::get(app, directory, "db", "t", "none").await.unwrap_err().name, EntityNotFound);
-    assert_eq!(rest::report(app, directory, "db", "t", id, None).await.unwrap(), json!({"lines": []}));
+    assert_eq!(rest::get_in(app, directory, "db", "T", id).await.unwrap()["runId"], run["runId"]);
+    assert_eq!(rest::get_in(app, directory, "db", "t", "none").await.unwrap_err().name, EntityNotFound);
+    assert_eq!(rest::report_in(app, directory, "db", "t", id, None).await.unwrap(), json!({"lines": []}));
     for token in ["-1", "0x", "7"] {
-        assert!(rest::report(app, directory, "db", "t", id, Some(token)).await.is_err());
+        assert!(rest::report_in(app, directory, "db", "t", id, Some(token)).await.is_err());
     }
 }

@@ -1,0 +1,365 @@
+//! Claiming a version, publishing it, recording it. Each step leaves behind what the next run needs to finish it.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::context::{CLAIM_MS, Context, Transacted};
+use super::error::CommitError;
+use super::head::{self, Claim, Head};
+use super::keys::content_hash;
+use super::lookup::Lookup;
+use super::proposal::{Proposal, Status, SyncState};
+use super::table_state::TableState;
+use super::time_list::TimeEntry;
+use super::verdict::Refusal;
+use super::version_record::{Blindness, VersionRecord};
+use crate::delta::log::{commit_key, temp_key};
+use crate::delta::snapshot::LoggedCommit;
+use crate::delta::{Strictness, Version, parse_commit};
+use crate::location::Location;
+use crate::store::{Consistency, ETag, GetOptions, ObjectError, ObjectKey, PutCondition, PutOptions, Write};
+
+/// Tries of one write that failed without a clear answer.
+const TRIES: u32 = 5;
+
+/// Bytes that lie on S3 already and will be published exactly as they are (K2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Durable {
+    pub bytes: Bytes,
+    pub at: ObjectKey,
+    pub etag: ETag,
+    pub sha256: String,
+}
+
+/// Makes rewritten bytes durable beside the log.
+pub async fn store_rewritten(
+    ctx: Context<'_>,
+    root: &Location,
+    version: Version,
+    proposal: &Proposal,
+    bytes: Bytes,
+) -> Result<Durable, CommitError> {
+    // A name of its own for each try: bytes that a claim points at are never overwritten.
+    let at = temp_key(root, version, proposal.id.0, &ctx.new_revision());
+    let options = PutOptions { condition: PutCondition::Always, ..PutOptions::default() };
+    let etag = ctx.ports().objects.put(&at, bytes.clone(), &options).await?;
+    Ok(Durable { sha256: content_hash(&bytes), bytes, at, etag })
+}
+
+/// What became of a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Claimed {
+    Yes {
+        head: Box<Head>,
+        proposal: Box<Proposal>,
+    },
+    /// Head or proposal changed since they were read: read them again.
+    No,
+}
+
+/// One transaction: the head moves forward with the claim, the proposal is claimed. `head` carries the state at the
+/// version before.
+pub async fn claim(
+    ctx: Context<'_>,
+    head: &Head,
+    proposal: &Proposal,
+    version: Version,
+    durable: &Durable,
+) -> Result<Claimed, CommitError> {
+    ctx.check_time("claiming a version", CLAIM_MS)?;
+    let now_ms = ctx.now_ms();
+    if let Some(fence) = head.active_fence(now_ms) {
+        return Err(CommitError::Fenced { run: fence.run.clone() });
+    }
+    let attempt = proposal.attempts.saturating_add(1);
+    let next_head = Head {
+        revision: ctx.new_revision(),
+        fence: None,
+        claim: Some(Claim {
+            version,
+            proposal: proposal.id,
+            attempt,
+            bytes_key: durable.at.key.clone(),
+            bytes_etag: durable.etag.clone(),
+            sha256: durable.sha256.clone(),
+            claimed_ms: now_ms,
+        }),
+        ..head.clone()
+    };
+    let mut next = Proposal { attempts: attempt, updated_ms: now_ms, revision: ctx.new_revision(), ..proposal.clone() };
+    if next.status != Status::Judged {
+        next.advance(Status::Judged)?;
+    }
+    next.advance(Status::Claimed { version, attempt })?;
+    let mut writes = vec![write_head(head, &next_head)?, proposal.write(&next)?];
+    writes.extend(index_writes(proposal));
+    match ctx.transact(&writes).await? {
+        Transacted::Done => Ok(Claimed::Yes { head: Box::new(next_head), proposal: Box::new(next) }),
+        Transacted::Refused(_) => Ok(Claimed::No),
+    }
+}
+
+fn write_head(old: &Head, new: &Head) -> Result<Write, CommitError> {
+    Ok(Write::Put { key: super::keys::head(&old.root), item: new.encode()?, condition: old.unchanged() })
+}
+
+/// Look-up and list items of a proposal that is stored for the first time.
+pub fn index_writes(proposal: &Proposal) -> Vec<Write> {
+    if !proposal.revision.is_empty() {
+        return Vec::new();
+    }
+    let lookup = Lookup { id: proposal.id, root: proposal.root.clone(), generation: proposal.generation };
+    let entry = TimeEntry { id: proposal.id, received_ms: proposal.received_ms };
+    vec![lookup.write(), entry.write(&proposal.root, proposal.generation)]
+}
+
+/// What became of a publication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Published {
+    /// `<version>.json` holds exactly our bytes.
+    Ours { etag: ETag },
+    /// Somebody else's bytes are there.
+    Foreign,
+}
+
+/// Puts `<version>.json` unless it is there. A refusal is compared by content before it counts as a loss: it may be
+/// our own first try, or another run that finished this claim.
+pub async fn publish(
+    ctx: Context<'_>,
+    root: &Location,
+    version: Version,
+    bytes: &Bytes,
+    claim: &Claim,
+) -> Result<Published, CommitError> {
+    let at = commit_key(root, version);
+    let options = PutOptions {
+        condition: PutCondition::Absent,
+        metadata: BTreeMap::from([("lakewarden-proposal".to_owned(), claim.proposal.to_string())]),
+        content_type: Some("application/json".to_owned()),
+    };
+    let mut last = CommitError::Contended { attempts: TRIES };
+    for attempt in 0..TRIES {
+        if attempt > 0 {
+            ctx.back_off(attempt).await;
+        }
+        // No put is begun that could wake up after the platform gave us up.
+        ctx.check_time("publishing", 0)?;
+        match ctx.ports().objects.put(&at, bytes.clone(), &options).await {
+            Ok(etag) => return Ok(Published::Ours { etag }),
+            Err(ObjectError::PreconditionFailed(_)) => {
+                if let Some(found) = look(ctx, &at, &claim.sha256).await? {
+                    return Ok(found);
+                }
+            }
+            Err(error) => {
+                let error = CommitError::from(error);
+                if !error.is_retryable() {
+                    return Err(error);
+                }
+                last = error;
+            }
+        }
+    }
+    Err(last)
+}
+
+/// Whose bytes a version holds; `None` where there is no such version.
+pub async fn look(ctx: Context<'_>, at: &ObjectKey, sha256: &str) -> Result<Option<Published>, CommitError> {
+    match ctx.ports().objects.get(at, &GetOptions::default()).await {
+        Ok(object) if content_hash(&object.bytes) == sha256 => Ok(Some(Published::Ours { etag: object.meta.etag })),
+        Ok(_) => Ok(Some(Published::Foreign)),
+        Err(ObjectError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A commit that was recorded.
+#[derive(Clone, Debug)]
+pub struct Completed {
+    pub head: Head,
+    pub proposal: Proposal,
+    pub commit: LoggedCommit,
+}
+
+/// Records a published claim: head settled, proposal committed, version record written. `None`: somebody else did, or
+/// the claim was taken over; read everything again.
+pub async fn complete(
+    ctx: Context<'_>,
+    head: &Head,
+    proposal: &Proposal,
+    claim: &Claim,
+    bytes: &Bytes,
+    etag: ETag,
+) -> Result<Option<Completed>, CommitError> {
+    let commit = logged(&head.root, claim.version, bytes.clone(), ctx.now_ms())?;
+    let mut head = head.clone();
+    let mut proposal = proposal.clone();
+    for attempt in 0..TRIES {
+        let next_head = settled(ctx, &head, claim, &commit, &etag);
+        let next = committed(ctx, &proposal, claim, &commit, next_head.state.as_ref())?;
+        let record = VersionRecord {
+            version: claim.version,
+            proposal: claim.proposal,
+            sha256: claim.sha256.clone(),
+            operation: commit.actions.operation().map(str::to_owned),
+            blindness: blindness(&commit),
+            committed_ms: next.updated_ms,
+        };
+        let writes =
+            [write_head(&head, &next_head)?, proposal.write(&next)?, record.write(&head.root, head.generation)];
+        if ctx.transact(&writes).await? == Transacted::Done {
+            return Ok(Some(Completed { head: next_head, proposal: next, commit }));
+        }
+        // A fence changes the head's revision and nothing else: then the claim still stands and is recorded now.
+        match still_ours(ctx, &head, &proposal, claim).await? {
+            Some((head_now, proposal_now)) => (head, proposal) = (head_now, proposal_now),
+            None => return Ok(None),
+        }
+        ctx.back_off(attempt).await;
+    }
+    Err(CommitError::Contended { attempts: TRIES })
+}
+
+fn blindness(commit: &LoggedCommit) -> Blindness {
+    let declared = super::read_set::declared(&commit.actions).ok().flatten();
+    if super::read_set::is_blind_append(&commit.actions, declared.as_ref()) {
+        Blindness::Blind
+    } else {
+        Blindness::Reading
+    }
+}
+
+fn logged(root: &Location, version: Version, bytes: Bytes, now_ms: i64) -> Result<LoggedCommit, CommitError> {
+    let actions = parse_commit(&bytes, Strictness::Log).map_err(|error| {
+        crate::store::StoreError::new(
+            crate::store::StoreErrorKind::Invalid,
+            format!("read {}", commit_key(root, version)),
+            error.to_string(),
+        )
+    })?;
+    Ok(LoggedCommit { version, actions, bytes, last_modified_ms: now_ms })
+}
+
+fn settled(ctx: Context<'_>, head: &Head, claim: &Claim, commit: &LoggedCommit, etag: &ETag) -> Head {
+    let state = match (&head.state, claim.version == head.version.next()) {
+        (Some(state), true) => Some(state.clone()),
+        (None, true) if head.version == Version::NONE => first_state(commit),
+        _ => None,
+    };
+    let state = state.and_then(|mut state| state.apply(&head.root, commit).is_ok().then_some(state));
+    let metadata_id = state.as_ref().map(|state| state.metadata.id.clone()).or_else(|| head.metadata_id.clone());
+    Head {
+        version: claim.version,
+        claim: None,
+        log_etag: Some(etag.clone()),
+        metadata_id,
+        state,
+        revision: ctx.new_revision(),
+        ..head.clone()
+    }
+}
+
+/// The state that a creating commit leaves, before its files are counted in.
+fn first_state(commit: &LoggedCommit) -> Option<TableState> {
+    Some(TableState {
+        protocol: commit.actions.protocol.clone()?,
+        metadata: commit.actions.metadata.clone()?,
+        paths: super::path_filter::PathFilter::build(std::iter::empty::<&str>()),
+        in_commit_timestamp_ms: None,
+    })
+}
+
+fn committed(
+    ctx: Context<'_>,
+    proposal: &Proposal,
+    claim: &Claim,
+    commit: &LoggedCommit,
+    state: Option<&TableState>,
+) -> Result<Proposal, CommitError> {
+    // Without a state the partition columns are not known here; the sync finds out.
+    let may_have_partitions = state.is_none_or(|state| !state.metadata.partition_columns.is_empty());
+    let mut next = Proposal { updated_ms: ctx.now_ms(), revision: ctx.new_revision(), ..proposal.clone() };
+    next.sync =
+        if may_have_partitions && !commit.actions.adds.is_empty() { SyncState::Pending } else { SyncState::None };
+    next.advance(Status::Published { version: claim.version })?;
+    next.advance(Status::Committed { version: claim.version })?;
+    Ok(next)
+}
+
+/// Head and proposal read anew, if the claim is still the same one.
+pub async fn still_ours(
+    ctx: Context<'_>,
+    head: &Head,
+    proposal: &Proposal,
+    claim: &Claim,
+) -> Result<Option<(Head, Proposal)>, CommitError> {
+    let Some(head) = head::load(&*ctx.ports().items, &head.root).await? else { return Ok(None) };
+    if head.claim.as_ref() != Some(claim) {
+        return Ok(None);
+    }
+    let item = ctx.ports().items.get(&proposal.key(), Consistency::Strong).await?;
+    match item {
+        Some(item) => Ok(Some((head, Proposal::decode(&item)?))),
+        None => Ok(None),
+    }
+}
+
+/// Gives a claim up: somebody else's bytes are at its version, or its own are gone. The proposal is judged again.
+pub async fn lose(ctx: Context<'_>, head: &Head, proposal: &Proposal, claim: &Claim) -> Result<(), CommitError> {
+    let (mut head, mut proposal) = (head.clone(), proposal.clone());
+    for attempt in 0..TRIES {
+        let next_head = Head { claim: None, revision: ctx.new_revision(), ..head.clone() };
+        let mut next = Proposal { updated_ms: ctx.now_ms(), revision: ctx.new_revision(), ..proposal.clone() };
+        next.advance(Status::Lost { version: claim.version, attempt: claim.attempt })?;
+        let writes = [write_head(&head, &next_head)?, proposal.write(&next)?];
+        if ctx.transact(&writes).await? == Transacted::Done {
+            return Ok(());
+        }
+        match still_ours(ctx, &head, &proposal, claim).await? {
+            Some((head_now, proposal_now)) => (head, proposal) = (head_now, proposal_now),
+            None => return Ok(()),
+        }
+        ctx.back_off(attempt).await;
+    }
+    Err(CommitError::Contended { attempts: TRIES })
+}
+
+/// Records that the proposal's content was found in the log: an earlier attempt of it landed (J8).
+pub async fn land(ctx: Context<'_>, proposal: &Proposal, version: Version) -> Result<Option<Proposal>, CommitError> {
+    let mut next = Proposal { updated_ms: ctx.now_ms(), revision: ctx.new_revision(), ..proposal.clone() };
+    next.warnings.push(format!("an earlier attempt of this commit had become version {version} already"));
+    next.sync = SyncState::Pending;
+    if next.status != Status::Judged {
+        next.advance(Status::Judged)?;
+    }
+    next.advance(Status::Published { version })?;
+    next.advance(Status::Committed { version })?;
+    let mut writes = vec![proposal.write(&next)?];
+    writes.extend(index_writes(proposal));
+    match ctx.transact(&writes).await? {
+        Transacted::Done => Ok(Some(next)),
+        Transacted::Refused(_) => Ok(None),
+    }
+}
+
+/// Stores a final refusal. `None`: the proposal changed since it was read; read it again.
+pub async fn refuse(
+    ctx: Context<'_>,
+    proposal: &Proposal,
+    refusal: Refusal,
+    status: Status,
+) -> Result<Option<Proposal>, CommitError> {
+    let mut next =
+        Proposal { refusal: Some(refusal), updated_ms: ctx.now_ms(), revision: ctx.new_revision(), ..proposal.clone() };
+    if next.status != Status::Judged && next.status.may_become(Status::Judged) {
+        next.advance(Status::Judged)?;
+    }
+    next.advance(status)?;
+    let mut writes = vec![proposal.write(&next)?];
+    writes.extend(index_writes(proposal));
+    match ctx.transact(&writes).await? {
+        Transacted::Done => Ok(Some(next)),
+        Transacted::Refused(_) => Ok(None),
+    }
+}

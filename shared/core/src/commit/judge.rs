@@ -1,0 +1,243 @@
+//! The judge: decides on a candidate from what was loaded. Pure; reading and writing are the caller's business.
+
+use super::candidate::Candidate;
+use super::conflict::{Conflict, TableFacts, check_winner, isolation_of};
+use super::evolution;
+use super::keys::content_hash;
+use super::sanity;
+use super::table_state::TableState;
+use super::verdict::{Exception, Refusal};
+use super::version_record::Blindness;
+use crate::delta::features;
+use crate::delta::schema::Schema;
+use crate::delta::snapshot::LoggedCommit;
+use crate::delta::{Metadata, Protocol, Snapshot, Version};
+use crate::location::Location;
+use crate::ports::IsolationLevel;
+
+/// Everything a decision depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    pub root: &'a Location,
+    pub candidate: &'a Candidate,
+    /// Latest version of the log; [`Version::NONE`] where there is no table.
+    pub latest: Version,
+    /// The table at `latest`; `None` only where there is no table.
+    pub state: Option<&'a TableState>,
+    /// What became versions since the candidate read; for the creator of a table only version 0.
+    pub winners: &'a [std::sync::Arc<LoggedCommit>],
+    /// Live files at `latest`, once they were asked for.
+    pub snapshot: Option<&'a Snapshot>,
+    pub default_isolation: IsolationLevel,
+}
+
+/// What must hold of the files, and what is to be published.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Admission {
+    pub version: Version,
+    /// In force after the commit.
+    pub metadata: Metadata,
+    pub schema: Schema,
+    pub blindness: Blindness,
+    pub warnings: Vec<String>,
+    /// The table has in-commit timestamps: the new one must be later than this.
+    pub timestamp_after_ms: Option<i64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Judgement {
+    Admit(Box<Admission>),
+    Refuse(Refusal),
+    /// Not needed any more: no version, no failure.
+    Supersede(Refusal),
+    /// Live files are needed to decide.
+    NeedsSnapshot,
+    /// The candidate is in the log already.
+    Landed {
+        version: Version,
+    },
+}
+
+/// Whether the candidate means to create the table.
+pub fn is_creation(candidate: &Candidate) -> bool {
+    candidate.read_version == Version::NONE
+        && candidate.actions.protocol.is_some()
+        && candidate.actions.metadata.is_some()
+}
+
+/// Refuses a read version that the log cannot serve; done before winners are read.
+pub fn check_read_version(candidate: &Candidate, latest: Version) -> Result<(), Refusal> {
+    if candidate.read_version > latest {
+        let text = format!("the commit read version {}, the table is at {latest}", candidate.read_version);
+        return Err(Refusal::invalid("READ_VERSION_AHEAD", text));
+    }
+    if latest == Version::NONE && !is_creation(candidate) {
+        let text =
+            "there is no table here, and the commit does not create one (it needs protocol and metaData actions)";
+        return Err(Refusal::invalid("NO_TABLE", text));
+    }
+    Ok(())
+}
+
+/// Decides.
+pub fn judge(inputs: Inputs<'_>) -> Judgement {
+    match try_judge(inputs) {
+        Ok(judgement) => judgement,
+        Err(refusal) => Judgement::Refuse(refusal),
+    }
+}
+
+fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
+    let candidate = inputs.candidate;
+    check_read_version(candidate, inputs.latest)?;
+    if let Some(version) = landed(inputs) {
+        return Ok(Judgement::Landed { version });
+    }
+    let mut warnings = candidate.warnings.clone();
+    if let Some(state) = inputs.state {
+        if is_creation(candidate) {
+            return Err(two_creators(inputs));
+        }
+        features::check_protocol(&state.protocol).map_err(|error| evolution::unsupported(&error))?;
+        let schema = parse_schema(&state.metadata)?;
+        features::check_in_use(&state.metadata, &schema).map_err(|error| evolution::unsupported(&error))?;
+        let facts = TableFacts {
+            root: inputs.root,
+            metadata: &state.metadata,
+            schema: &schema,
+            has_deletion_vectors: features::has_deletion_vectors_on(&state.protocol, &state.metadata),
+        };
+        let isolation = isolation_of(candidate, Some(&state.metadata), inputs.default_isolation, &mut warnings);
+        for winner in inputs.winners {
+            match check_winner(candidate, isolation, facts, winner) {
+                Ok(()) => {}
+                Err(Conflict::Refused(refusal)) => return Err(refusal),
+                Err(Conflict::Superseded(refusal)) => return Ok(Judgement::Supersede(refusal)),
+            }
+        }
+    }
+    let (metadata, schema) = effective_table(inputs)?;
+    sanity::check_append_only(candidate, &metadata)?;
+    sanity::check_added_files(candidate, &metadata, &schema)?;
+    if let Some(state) = inputs.state.filter(|state| sanity::needs_live_files(candidate, state.paths.as_ref())) {
+        match inputs.snapshot.filter(|snapshot| snapshot.version == inputs.latest) {
+            Some(snapshot) => sanity::check_live_files(candidate, snapshot)?,
+            None => {
+                tracing::debug!(has_filter = state.paths.is_some(), "live files are needed");
+                return Ok(Judgement::NeedsSnapshot);
+            }
+        }
+    } else if !candidate.remove_keys.is_empty() {
+        return Err(Refusal::invalid("REMOVE_OF_UNKNOWN_FILE", "the commit creates a table and removes files from it"));
+    }
+    Ok(Judgement::Admit(Box::new(Admission {
+        version: inputs.latest.next(),
+        timestamp_after_ms: timestamp_after(inputs, &metadata)?,
+        metadata,
+        schema,
+        blindness: if candidate.is_blind() { Blindness::Blind } else { Blindness::Reading },
+        warnings,
+    })))
+}
+
+/// An earlier attempt of the same content, or of the same transaction, may have landed anywhere since (J8).
+fn landed(inputs: Inputs<'_>) -> Option<Version> {
+    let candidate = inputs.candidate;
+    inputs
+        .winners
+        .iter()
+        .find(|winner| {
+            let txn_id = winner.actions.commit_info.as_ref().and_then(|info| info.text("txnId"));
+            (candidate.txn_id().is_some() && candidate.txn_id() == txn_id)
+                || (winner.bytes.len() == candidate.bytes.len() && content_hash(&winner.bytes) == candidate.sha256)
+        })
+        .map(|winner| winner.version)
+}
+
+fn two_creators(inputs: Inputs<'_>) -> Refusal {
+    let operation = inputs.winners.first().and_then(|winner| winner.actions.operation());
+    Refusal::new(
+        Exception::ProtocolChangedException,
+        "TABLE_EXISTS",
+        "the commit creates the table, but somebody else created it first",
+        "read the table and append to it",
+    )
+    .won_by(Version(0), operation)
+}
+
+fn parse_schema(metadata: &Metadata) -> Result<Schema, Refusal> {
+    Schema::parse(&metadata.schema_string).map_err(|error| evolution::bad_schema(&error))
+}
+
+/// Metadata and schema after the commit; checks what the commit changes of them.
+fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema), Refusal> {
+    let actions = &inputs.candidate.actions;
+    let old = inputs.state;
+    if let Some(protocol) = &actions.protocol {
+        check_protocol(old.map(|state| &state.protocol), protocol, inputs)?;
+    }
+    let Some(metadata) = actions.metadata.as_ref().or(old.map(|state| &state.metadata)) else {
+        return Err(Refusal::invalid("NO_TABLE", "the commit has no metaData action"));
+    };
+    let schema = parse_schema(metadata)?;
+    if let Some(new) = &actions.metadata {
+        evolution::check_new_metadata(new, &schema)?;
+        if let Some(state) = old {
+            let old_schema = parse_schema(&state.metadata)?;
+            evolution::check_metadata_change(&state.metadata, new, &old_schema, &schema)?;
+        }
+        features::check_in_use(new, &schema).map_err(|error| evolution::unsupported(&error))?;
+    }
+    Ok((metadata.clone(), schema))
+}
+
+fn check_protocol(old: Option<&Protocol>, new: &Protocol, inputs: Inputs<'_>) -> Result<(), Refusal> {
+    features::check_protocol(new).map_err(|error| evolution::unsupported(&error))?;
+    let Some(old) = old else {
+        return if features::is_catalog_managed(new) { Err(catalog_managed()) } else { Ok(()) };
+    };
+    // An upgrading REORG rewrites the whole table: nothing may have happened beside it (J7).
+    let is_reorg = inputs.candidate.operation().is_some_and(|name| name.to_ascii_uppercase().starts_with("REORG"));
+    if let Some(winner) = inputs.winners.first().filter(|_| is_reorg) {
+        return Err(Refusal::new(
+            Exception::ProtocolChangedException,
+            "PROTOCOL_CHANGE",
+            "a REORG that upgrades the protocol admits no concurrent commits",
+            "run it again while nobody else writes",
+        )
+        .won_by(winner.version, winner.actions.operation()));
+    }
+    evolution::check_protocol_change(old, new)
+}
+
+/// Catalog-managed tables are ratified by their catalog alone (K7).
+pub fn catalog_managed() -> Refusal {
+    Refusal::new(
+        Exception::UnsupportedTableException,
+        "CATALOG_MANAGED",
+        "the table is catalog-managed: its commits are ratified by the catalog's commit call, not here",
+        "commit through the table's catalog",
+    )
+}
+
+fn timestamp_after(inputs: Inputs<'_>, metadata: &Metadata) -> Result<Option<i64>, Refusal> {
+    if !features::has_in_commit_timestamps_on(metadata) {
+        return Ok(None);
+    }
+    if inputs.candidate.actions.commit_info.is_none() {
+        let text = "the table has in-commit timestamps, and the commit has no commitInfo to hold one";
+        return Err(Refusal::invalid("IN_COMMIT_TIMESTAMP", text));
+    }
+    match inputs.state {
+        None => Ok(Some(0)),
+        Some(state) => match state.in_commit_timestamp_ms {
+            Some(last_ms) => Ok(Some(last_ms)),
+            None => Err(Refusal::new(
+                Exception::DamagedLogException,
+                "IN_COMMIT_TIMESTAMP",
+                format!("version {} lacks the in-commit timestamp that the table demands", inputs.latest),
+                "repair the table: its last commit was written by a writer that does not know the feature",
+            )),
+        },
+    }
+}

@@ -1,0 +1,140 @@
+//! Rules of the table that a commit's actions must keep, whoever won (11.1).
+
+use super::candidate::Candidate;
+use super::partition_values::check_values;
+use super::verdict::{Exception, Refusal};
+use crate::delta::features;
+use crate::delta::json::parse_strict;
+use crate::delta::schema::Schema;
+use crate::delta::snapshot::FileKey;
+use crate::delta::{AddFile, Metadata, Snapshot};
+use crate::store::ObjectKey;
+
+/// Append-only tables lose no rows.
+pub fn check_append_only(candidate: &Candidate, metadata: &Metadata) -> Result<(), Refusal> {
+    let removes = candidate.actions.removes.iter().find(|remove| remove.data_change);
+    match removes.filter(|_| features::is_append_only(metadata)) {
+        None => Ok(()),
+        Some(remove) => Err(Refusal::new(
+            Exception::InvalidCommitException,
+            "APPEND_ONLY",
+            "the table is append-only (delta.appendOnly), and the commit removes rows",
+            "append only, or unset delta.appendOnly first",
+        )
+        .class("DELTA_CANNOT_MODIFY_APPEND_ONLY")
+        .file(&remove.path)),
+    }
+}
+
+/// Declared partitioning, partition values and statistics of every added file.
+pub fn check_added_files(candidate: &Candidate, metadata: &Metadata, schema: &Schema) -> Result<(), Refusal> {
+    check_declared_partitioning(candidate, metadata)?;
+    for add in &candidate.actions.adds {
+        check_values(&add.path, &add.partition_values, metadata, schema)?;
+        row_count(add)?;
+    }
+    for cdc in &candidate.actions.cdc {
+        check_values(&cdc.path, &cdc.partition_values, metadata, schema)?;
+    }
+    Ok(())
+}
+
+/// `operationParameters.partitionBy` must be the table's list; absent and `[]` mean "not declared".
+fn check_declared_partitioning(candidate: &Candidate, metadata: &Metadata) -> Result<(), Refusal> {
+    let info = candidate.actions.commit_info.as_ref().filter(|info| info.text("operation") == Some("WRITE"));
+    let Some(text) = info.and_then(|info| info.parameter("partitionBy")) else { return Ok(()) };
+    let Ok(declared) = serde_json::from_str::<Vec<String>>(&text) else { return Ok(()) };
+    if declared.is_empty() || declared == metadata.partition_columns {
+        return Ok(());
+    }
+    let text =
+        format!("the commit declares the partitioning {declared:?}, the table has {:?}", metadata.partition_columns);
+    Err(Refusal::new(
+        Exception::SchemaMismatchException,
+        "PARTITIONING",
+        text,
+        "declare the table's partition columns in their order, or none",
+    )
+    .class("DELTA_METADATA_MISMATCH.PARTITIONING_MISMATCH"))
+}
+
+/// `stats.numRecords`; statistics that are no object are refused, absent ones are fine.
+pub fn row_count(add: &AddFile) -> Result<Option<u64>, Refusal> {
+    let Some(text) = add.stats.as_deref().filter(|text| !text.trim().is_empty()) else { return Ok(None) };
+    let wrong = |what: String| Refusal::invalid("STATS", what).file(&add.path);
+    let stats = parse_strict(text).map_err(|error| wrong(format!("add.stats: {error}")))?;
+    let Some(members) = stats.as_object() else { return Err(wrong("add.stats is not an object".into())) };
+    match members.get("numRecords") {
+        None | Some(serde_json::Value::Null) => Ok(None),
+        Some(count) => match count.as_u64() {
+            Some(count) => Ok(Some(count)),
+            None => Err(wrong(format!("stats.numRecords is {count}"))),
+        },
+    }
+}
+
+/// Whether liveness of files must be looked up in the log.
+pub fn needs_live_files(candidate: &Candidate, paths: Option<&super::path_filter::PathFilter>) -> bool {
+    if !candidate.remove_keys.is_empty() || (candidate.is_rearrangement() && !candidate.add_keys.is_empty()) {
+        return true;
+    }
+    match paths {
+        None => !candidate.add_keys.is_empty(),
+        Some(paths) => candidate.add_keys.iter().any(|key| paths.may_contain(&key.to_string())),
+    }
+}
+
+/// Removes name live files, adds name new ones, and rearrangements keep the number of rows.
+pub fn check_live_files(candidate: &Candidate, snapshot: &Snapshot) -> Result<(), Refusal> {
+    for (remove, key) in candidate.actions.removes.iter().zip(&candidate.remove_keys) {
+        if live(snapshot, key).is_none() {
+            let text = if vectors_of(snapshot, key) {
+                "the file to remove is live with a deletion vector, which the remove does not name"
+            } else {
+                "the file to remove is not in the table"
+            };
+            return Err(Refusal::invalid("REMOVE_OF_UNKNOWN_FILE", text).file(&remove.path));
+        }
+    }
+    for (add, key) in candidate.actions.adds.iter().zip(&candidate.add_keys) {
+        if live(snapshot, key).is_some() || vectors_of(snapshot, key) {
+            let text = "the file to add is in the table already";
+            return Err(Refusal::invalid("FILE_ALREADY_LIVE", text)
+                .class("DELTA_DUPLICATE_ACTIONS_FOUND")
+                .file(&add.path));
+        }
+    }
+    if candidate.is_rearrangement() { check_rows_kept(candidate, snapshot) } else { Ok(()) }
+}
+
+fn check_rows_kept(candidate: &Candidate, snapshot: &Snapshot) -> Result<(), Refusal> {
+    let mut added = Some(0_u64);
+    for add in &candidate.actions.adds {
+        added = sum(added, row_count(add)?);
+    }
+    let mut removed = Some(0_u64);
+    for key in &candidate.remove_keys {
+        removed = sum(removed, live(snapshot, key).and_then(|add| row_count(add).ok().flatten()));
+    }
+    match (added, removed) {
+        (Some(added), Some(removed)) if added != removed => {
+            let text = format!("the commit says that it changes no data, but adds {added} rows and removes {removed}");
+            Err(Refusal::invalid("ROWS_NOT_KEPT", text))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    a?.checked_add(b?)
+}
+
+fn live<'a>(snapshot: &'a Snapshot, key: &ObjectKey) -> Option<&'a AddFile> {
+    snapshot.live.get(&FileKey { at: key.clone(), dv_id: None })
+}
+
+/// Whether the file is live under a deletion vector.
+fn vectors_of(snapshot: &Snapshot, key: &ObjectKey) -> bool {
+    let from = FileKey { at: key.clone(), dv_id: None };
+    snapshot.live.range(from..).take_while(|(found, _)| found.at == *key).any(|(found, _)| found.dv_id.is_some())
+}

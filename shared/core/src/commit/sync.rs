@@ -1,0 +1,93 @@
+//! After a commit: the catalog is told which partitions have new files. A failure never takes the commit back; it is
+//! kept on the proposal and tried again with the proposal's next message.
+
+use async_trait::async_trait;
+use thiserror::Error;
+
+use super::candidate::Candidate;
+use super::context::Context;
+use super::error::CommitError;
+use super::partition_values::{TouchedPartition, touched_partitions};
+use super::proposal::{Proposal, SyncState};
+use crate::delta::Metadata;
+use crate::location::Location;
+use crate::store::WriteError;
+
+/// What the catalog made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncReport {
+    /// No table of the catalog lies at this root.
+    UnknownTable,
+    Registered {
+        created: u64,
+        existing: u64,
+    },
+}
+
+/// The catalog did not take the partitions.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct SyncError(pub String);
+
+/// Where new partitions are registered. Idempotent: a partition that exists is left as it is.
+#[async_trait]
+pub trait PartitionSink: Send + Sync {
+    /// `partition_columns` are the table's, in the order of each partition's values.
+    async fn register(
+        &self,
+        root: &Location,
+        partition_columns: &[String],
+        partitions: &[TouchedPartition],
+    ) -> Result<SyncReport, SyncError>;
+}
+
+/// A sink where no catalog is connected.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoCatalog;
+
+#[async_trait]
+impl PartitionSink for NoCatalog {
+    async fn register(&self, _: &Location, _: &[String], _: &[TouchedPartition]) -> Result<SyncReport, SyncError> {
+        Ok(SyncReport::UnknownTable)
+    }
+}
+
+/// The partitions that a commit adds files to.
+pub fn partitions_of(candidate: &Candidate, metadata: &Metadata, root: &Location) -> Vec<TouchedPartition> {
+    let files = candidate.add_keys.iter().zip(candidate.actions.adds.iter().map(|add| &add.partition_values));
+    touched_partitions(root, &metadata.partition_columns, files)
+}
+
+/// Whether a committed proposal still owes the catalog its partitions.
+pub fn is_due(proposal: &Proposal) -> bool {
+    matches!(proposal.sync, SyncState::Pending | SyncState::Failed(_))
+}
+
+/// Tells the catalog, and keeps the outcome on the proposal. Answers the proposal as it is stored then.
+pub async fn sync(
+    ctx: Context<'_>,
+    proposal: Proposal,
+    candidate: &Candidate,
+    metadata: &Metadata,
+) -> Result<Proposal, CommitError> {
+    let partitions = partitions_of(candidate, metadata, &proposal.root);
+    let outcome = ctx.sink.register(&proposal.root, &metadata.partition_columns, &partitions).await;
+    let state = match outcome {
+        Ok(SyncReport::UnknownTable) => SyncState::Done("no table of the catalog lies here".into()),
+        Ok(SyncReport::Registered { created, existing }) => {
+            SyncState::Done(format!("{created} partitions created, {existing} existed"))
+        }
+        Err(error) => {
+            tracing::warn!(proposal = %proposal.id, root = %proposal.root, error = %error, "partitions were not registered");
+            SyncState::Failed(error.to_string())
+        }
+    };
+    let next = Proposal { sync: state, updated_ms: ctx.now_ms(), revision: ctx.new_revision(), ..proposal.clone() };
+    match ctx.ports().items.put(&proposal.key(), next.encode()?, proposal.unchanged()).await {
+        Ok(()) => Ok(next),
+        // Another delivery of the same message was faster; both did the same.
+        Err(WriteError::ConditionFailed { old: Some(old) }) => Ok(Proposal::decode(&old)?),
+        Err(WriteError::ConditionFailed { old: None }) => Ok(next),
+        Err(WriteError::Store(error)) => Err(error.into()),
+    }
+}

@@ -1,0 +1,5 @@
+mod kit;
+
+mod conflicts;
+mod crashes;
+mod flow;

@@ -1,0 +1,164 @@
+//! Which tables we may read and write: reader and writer versions, table features, and what is switched on.
+
+use thiserror::Error;
+
+use super::actions::{Metadata, Protocol};
+use super::schema::Schema;
+
+/// Features that need nothing of a judge at file level, or whose use shows elsewhere (in properties, fields, actions)
+/// and is refused there.
+const KNOWN_FEATURES: [&str; 18] = [
+    "allowColumnDefaults",
+    "appendOnly",
+    "catalogManaged",
+    "changeDataFeed",
+    "checkConstraints",
+    "clustering",
+    "columnMapping",
+    "deletionVectors",
+    "domainMetadata",
+    "generatedColumns",
+    "identityColumns",
+    "inCommitTimestamp",
+    "invariants",
+    "timestampNtz",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "checkpointProtection",
+    "catalogOwned-preview",
+];
+
+/// A table uses something that this version cannot verify; no commit of it is judged.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum UnsupportedTable {
+    #[error("the table needs reader version {reader} and writer version {writer}")]
+    Versions { reader: i64, writer: i64 },
+    #[error("the table feature `{0}` is not supported")]
+    Feature(String),
+    #[error("`{feature}` is in use ({place}) and cannot be verified yet")]
+    InUse { feature: &'static str, place: String },
+}
+
+/// Whether the protocol lists a feature.
+pub fn lists(protocol: &Protocol, feature: &str) -> bool {
+    [&protocol.reader_features, &protocol.writer_features]
+        .into_iter()
+        .flatten()
+        .any(|features| features.iter().any(|found| found == feature))
+}
+
+/// Commits of such a table are ratified by its catalog alone.
+pub fn is_catalog_managed(protocol: &Protocol) -> bool {
+    lists(protocol, "catalogManaged") || lists(protocol, "catalogOwned-preview")
+}
+
+pub fn has_deletion_vectors_on(protocol: &Protocol, metadata: &Metadata) -> bool {
+    lists(protocol, "deletionVectors") && metadata.is_on("delta.enableDeletionVectors")
+}
+
+pub fn has_in_commit_timestamps_on(metadata: &Metadata) -> bool {
+    metadata.is_on("delta.enableInCommitTimestamps")
+}
+
+pub fn is_append_only(metadata: &Metadata) -> bool {
+    metadata.is_on("delta.appendOnly")
+}
+
+/// Refuses a protocol that we do not fully understand.
+pub fn check_protocol(protocol: &Protocol) -> Result<(), UnsupportedTable> {
+    let (reader, writer) = (protocol.min_reader_version, protocol.min_writer_version);
+    if !(1..=3).contains(&reader) || !(1..=7).contains(&writer) {
+        return Err(UnsupportedTable::Versions { reader, writer });
+    }
+    let listed = [&protocol.reader_features, &protocol.writer_features].into_iter().flatten().flatten();
+    match listed.into_iter().find(|feature| !KNOWN_FEATURES.contains(&feature.as_str())) {
+        Some(feature) => Err(UnsupportedTable::Feature(feature.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a table that uses what cannot be verified yet: expressions, identity columns, column mapping, row ids.
+pub fn check_in_use(metadata: &Metadata, schema: &Schema) -> Result<(), UnsupportedTable> {
+    let in_use = |feature, place: String| Err(UnsupportedTable::InUse { feature, place });
+    if let Some(mode) = metadata.property("delta.columnMapping.mode").filter(|mode| *mode != "none") {
+        return in_use("columnMapping", format!("delta.columnMapping.mode = {mode}"));
+    }
+    if metadata.is_on("delta.enableRowTracking") {
+        return in_use("rowTracking", "delta.enableRowTracking = true".to_owned());
+    }
+    if let Some(name) = metadata.configuration.keys().find(|name| name.starts_with("delta.constraints.")) {
+        return in_use("checkConstraints", name.clone());
+    }
+    for (path, field) in schema.walk() {
+        for name in field.metadata.keys() {
+            let feature = match name.as_str() {
+                "delta.invariants" => "invariants",
+                "delta.generationExpression" => "generatedColumns",
+                name if name.starts_with("delta.identity.") => "identityColumns",
+                "delta.typeChanges" => "typeWidening",
+                _ => continue,
+            };
+            return in_use(feature, format!("column {path}"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn protocol(reader: i64, writer: i64, features: &[&str]) -> Protocol {
+        let names: Vec<String> = features.iter().map(|name| (*name).to_owned()).collect();
+        Protocol {
+            min_reader_version: reader,
+            min_writer_version: writer,
+            reader_features: None,
+            writer_features: Some(names),
+        }
+    }
+
+    #[test]
+    fn unknown_protocols_are_refused() {
+        assert_eq!(check_protocol(&protocol(1, 2, &[])), Ok(()));
+        assert_eq!(check_protocol(&protocol(3, 7, &["deletionVectors", "appendOnly"])), Ok(()));
+        for (candidate, expected) in [
+            (protocol(4, 7, &[]), "Versions"),
+            (protocol(1, 8, &[]), "Versions"),
+            (protocol(0, 2, &[]), "Versions"),
+            (protocol(3, 7, &["rowTracking"]), "Feature"),
+            (protocol(3, 7, &["somethingNew"]), "Feature"),
+        ] {
+            assert!(format!("{:?}", check_protocol(&candidate).unwrap_err()).starts_with(expected));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_verified_is_refused_where_it_is_in_use() {
+        let schema = |metadata: &str| {
+            Schema::parse(&format!(
+                r#"{{"type":"struct","fields":[{{"name":"s","type":{{"type":"struct","fields":[{{"name":"a","type":"long","metadata":{metadata}}}]}}}}]}}"#
+            ))
+            .unwrap()
+        };
+        let with = |name: &str, value: &str| Metadata {
+            configuration: [(name.to_owned(), Some(value.to_owned()))].into(),
+            ..Metadata::default()
+        };
+        let plain = schema("{}");
+        assert_eq!(check_in_use(&with("delta.columnMapping.mode", "none"), &plain), Ok(()));
+        for (metadata, schema, feature) in [
+            (with("delta.columnMapping.mode", "name"), plain.clone(), "columnMapping"),
+            (with("delta.enableRowTracking", "true"), plain.clone(), "rowTracking"),
+            (with("delta.constraints.c", "a > 0"), plain, "checkConstraints"),
+            (Metadata::default(), schema(r#"{"delta.invariants":"x"}"#), "invariants"),
+            (Metadata::default(), schema(r#"{"delta.generationExpression":"x"}"#), "generatedColumns"),
+            (Metadata::default(), schema(r#"{"delta.identity.start":1}"#), "identityColumns"),
+        ] {
+            match check_in_use(&metadata, &schema).unwrap_err() {
+                UnsupportedTable::InUse { feature: found, .. } => assert_eq!(found, feature),
+                other => panic!("{other}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+use parquet::file::metadata::{FooterTail, ParquetMetaData, ParquetMetaDataReader};
+use thiserror::Error;
+
+use crate::store::{ByteRange, ETag, GetOptions, Object, ObjectError, ObjectKey, ReadObjects, StoreError};
+
+/// Read from the end of every file at first; nearly all footers fit.
+const FIRST_READ_BYTES: u64 = 64 * 1024;
+/// Largest footer that is read.
+pub const FOOTER_MAX_BYTES: u64 = 32 * 1024 * 1024;
+/// Length and magic at the very end.
+const TAIL_BYTES: u64 = 8;
+
+/// A parsed footer and what the store says of the object.
+#[derive(Clone, Debug)]
+pub struct Footer {
+    pub metadata: ParquetMetaData,
+    pub size_bytes: u64,
+    pub etag: ETag,
+}
+
+/// A footer cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FooterError {
+    #[error("there is no such object")]
+    Missing,
+    #[error("the object has {found_bytes} bytes, the commit says {expected_bytes}")]
+    Size { expected_bytes: u64, found_bytes: u64 },
+    #[error("not a Parquet file: {0}")]
+    NotParquet(String),
+    #[error("the Parquet file is encrypted, so its footer cannot be checked")]
+    Encrypted,
+    #[error("the footer has {0} bytes; at most {FOOTER_MAX_BYTES} are read")]
+    TooLarge(u64),
+    #[error("the object changed while it was read")]
+    Changed,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Reads the footer of `at` with one ranged request, a second only if it is larger than 64 KiB.
+pub async fn read_footer(
+    objects: &dyn ReadObjects,
+    at: &ObjectKey,
+    expected_bytes: u64,
+) -> Result<Footer, FooterError> {
+    let first = get(objects, at, ByteRange::Suffix { length: FIRST_READ_BYTES }, None).await?;
+    let size_bytes = first.meta.size_bytes;
+    if size_bytes != expected_bytes {
+        return Err(FooterError::Size { expected_bytes, found_bytes: size_bytes });
+    }
+    let tail: [u8; 8] = last_bytes(&first.bytes)
+        .ok_or_else(|| FooterError::NotParquet(format!("{size_bytes} bytes are too few for a footer")))?;
+    let tail = FooterTail::try_new(&tail).map_err(|error| FooterError::NotParquet(error.to_string()))?;
+    if tail.is_encrypted_footer() {
+        return Err(FooterError::Encrypted);
+    }
+    let footer_bytes = u64::try_from(tail.metadata_length()).unwrap_or(u64::MAX);
+    let needed = footer_bytes.saturating_add(TAIL_BYTES);
+    if needed > size_bytes {
+        return Err(FooterError::NotParquet(format!(
+            "the footer should have {footer_bytes} bytes, the file has fewer"
+        )));
+    }
+    if footer_bytes > FOOTER_MAX_BYTES {
+        return Err(FooterError::TooLarge(footer_bytes));
+    }
+    let held = u64::try_from(first.bytes.len()).unwrap_or(0);
+    let end = if needed <= held {
+        first.bytes
+    } else {
+        get(objects, at, ByteRange::Suffix { length: needed }, Some(&first.meta.etag)).await?.bytes
+    };
+    let length = usize::try_from(needed).unwrap_or(usize::MAX);
+    let start = end.len().saturating_sub(length);
+    let stop = end.len().saturating_sub(8);
+    let encoded = end.get(start..stop).unwrap_or_default();
+    let metadata =
+        ParquetMetaDataReader::decode_metadata(encoded).map_err(|error| FooterError::NotParquet(error.to_string()))?;
+    Ok(Footer { metadata, size_bytes, etag: first.meta.etag })
+}
+
+fn last_bytes(bytes: &[u8]) -> Option<[u8; 8]> {
+    bytes.get(bytes.len().checked_sub(8)?..)?.try_into().ok()
+}
+
+async fn get(
+    objects: &dyn ReadObjects,
+    at: &ObjectKey,
+    range: ByteRange,
+    if_match: Option<&ETag>,
+) -> Result<Object, FooterError> {
+    match objects.get(at, &GetOptions { range: Some(range), if_match: if_match.cloned() }).await {
+        Ok(object) => Ok(object),
+        Err(ObjectError::NotFound(_)) => Err(FooterError::Missing),
+        Err(ObjectError::PreconditionFailed(_) | ObjectError::ConditionalConflict(_)) => Err(FooterError::Changed),
+        Err(ObjectError::InvalidRange(_)) => Err(FooterError::NotParquet("the object is empty".into())),
+        Err(ObjectError::Store(error)) => Err(error.into()),
+    }
+}

@@ -1,0 +1,122 @@
+//! `add.path` and its relatives: percent-encoded URIs, relative to the table's root or absolute.
+
+use percent_encoding::percent_decode_str;
+use thiserror::Error;
+
+use super::log::LOG_DIR;
+use crate::location::{Location, split_uri};
+use crate::store::ObjectKey;
+
+/// A path in a log does not name an object that we would touch.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PathError {
+    #[error("the path is empty")]
+    Empty,
+    #[error("`{0}` is not valid UTF-8 after percent-decoding")]
+    NotUtf8(String),
+    #[error("`{0}` is an absolute path of another scheme than s3, s3a or s3n")]
+    OtherScheme(String),
+    #[error("`{0}` has an empty, `.` or `..` segment; readers would resolve it differently from S3")]
+    Segment(String),
+    #[error("`{path}` lies outside the table at {root}")]
+    Outside { path: String, root: String },
+    #[error("`{0}` lies in the log, where no data file belongs")]
+    InLog(String),
+}
+
+/// Whether absolute paths outside the table may appear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Proposals: only below the root, not in the log.
+    Inside,
+    /// Logs as they are: shallow clones name files of other tables.
+    Anywhere,
+}
+
+/// The object that a path names: decoded exactly once.
+pub fn resolve(root: &Location, path: &str, reach: Reach) -> Result<ObjectKey, PathError> {
+    if path.is_empty() {
+        return Err(PathError::Empty);
+    }
+    let at = if has_scheme(path) {
+        let (bucket, key) = split_uri(path).map_err(|_| PathError::OtherScheme(path.to_owned()))?;
+        ObjectKey::new(bucket, decode(key)?)
+    } else {
+        let relative = decode(path)?;
+        check_segments(&relative, path)?;
+        root.object(&relative)
+    };
+    check_segments(&at.key, path)?;
+    if reach == Reach::Inside {
+        let relative =
+            root.relative(&at).ok_or_else(|| PathError::Outside { path: path.into(), root: root.to_string() })?;
+        if relative.split('/').next() == Some(LOG_DIR) {
+            return Err(PathError::InLog(path.to_owned()));
+        }
+    }
+    Ok(at)
+}
+
+fn decode(path: &str) -> Result<String, PathError> {
+    percent_decode_str(path).decode_utf8().map(String::from).map_err(|_| PathError::NotUtf8(path.to_owned()))
+}
+
+fn check_segments(decoded: &str, path: &str) -> Result<(), PathError> {
+    let odd = |segment: &str| matches!(segment, "" | "." | "..") || segment.contains('\0');
+    if decoded.split('/').any(odd) { Err(PathError::Segment(path.to_owned())) } else { Ok(()) }
+}
+
+/// RFC 3986: a letter, then letters, digits, `+`, `-`, `.`, up to a colon.
+fn has_scheme(path: &str) -> bool {
+    path.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '+' | '-' | '.'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_decoded_exactly_once() {
+        let root = Location::new("b", "wh/t");
+        for (path, key) in [
+            ("part-0.parquet", "wh/t/part-0.parquet"),
+            ("p=a%20b/x.parquet", "wh/t/p=a b/x.parquet"),
+            ("p=a%2520b/x.parquet", "wh/t/p=a%20b/x.parquet"),
+            ("p=1+2/x.parquet", "wh/t/p=1+2/x.parquet"),
+            ("ts=2020-01-01 00:00/x", "wh/t/ts=2020-01-01 00:00/x"),
+            ("s3://b/wh/t/x.parquet", "wh/t/x.parquet"),
+            ("s3a://b/wh/t/p=%C3%A4/x.parquet", "wh/t/p=ä/x.parquet"),
+        ] {
+            assert_eq!(resolve(&root, path, Reach::Inside).unwrap(), ObjectKey::new("b", key), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_leaves_the_table_is_refused() {
+        let root = Location::new("b", "wh/t");
+        for (path, expected) in [
+            ("", "Empty"),
+            ("../u/x", "Segment"),
+            ("a/%2E%2E/%2e%2e/x", "Segment"),
+            ("/wh/t/x", "Segment"),
+            ("a//x", "Segment"),
+            ("a%00b/\u{0}", "Segment"),
+            ("s3://b/wh/t/../u/x", "Segment"),
+            ("s3://b/wh/u/x", "Outside"),
+            ("s3://b/wh/t2/x", "Outside"),
+            ("s3://other/wh/t/x", "Outside"),
+            ("file:/tmp/x", "OtherScheme"),
+            ("gs://b/x", "OtherScheme"),
+            ("_delta_log/00000000000000000001.json", "InLog"),
+            ("%5Fdelta_log/x", "InLog"),
+            ("%ff", "NotUtf8"),
+        ] {
+            let error = resolve(&root, path, Reach::Inside).unwrap_err();
+            assert!(format!("{error:?}").starts_with(expected), "{path}: {error:?}");
+        }
+        assert!(resolve(&root, "s3://other/x/y", Reach::Anywhere).is_ok());
+    }
+}
