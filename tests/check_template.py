@@ -202,8 +202,8 @@ def check_settings(template, root):
     read = set()
     for path in (root / "shared" / "aws" / "src").rglob("*.rs"):
         read |= set(SETTING.findall(path.read_text(encoding="utf-8")))
-    # Set on a laptop only, or by choice of the operator.
-    optional = {"LAKEWARDEN_LOG", "LAKEWARDEN_ENDPOINT_URL"}
+    # In Lambda the account comes from the function's ARN.
+    optional = {"LAKEWARDEN_ACCOUNT_ID"}
     if read:
         for name in sorted(given - read):
             yield f"{name} is given to the functions but nothing in shared/aws reads it"
