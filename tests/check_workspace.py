@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that every crate of the repository is a member of the workspace.
+"""Checks that every crate of the repository is built and found. Needs nothing but Python and cargo.
 
-`cargo test --workspace` says nothing about a crate that nobody listed; this does. Needs nothing but Python and cargo.
+`cargo test --workspace` says nothing about a crate that nobody listed, and `cargo lambda watch` starts functions with
+`cargo run --bin NAME`, which looks among the default members only.
 """
 
 import json
@@ -25,17 +26,35 @@ def manifests_in_tree(root):
     return found
 
 
-def manifests_in_workspace(root):
+def workspace(root):
     command = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--manifest-path", str(root / "Cargo.toml")]
     answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return {pathlib.Path(package["manifest_path"]).resolve() for package in json.loads(answer.stdout)["packages"]}
+    return json.loads(answer.stdout)
+
+
+def complaints(root):
+    metadata = workspace(root)
+    packages = {pathlib.Path(package["manifest_path"]).resolve(): package for package in metadata["packages"]}
+    for path in sorted(manifests_in_tree(root) - set(packages)):
+        yield f"{path.relative_to(root)}: not a member of the workspace; add it to `members` in Cargo.toml"
+    for path, package in sorted(packages.items()):
+        started_by_name = path.parent.parent == root / "functions"
+        if started_by_name and package["id"] not in metadata["workspace_default_members"]:
+            yield f"{path.relative_to(root)}: not a default member, so `cargo lambda watch` does not find it"
+    defaults = [
+        package["default_run"]
+        for package in packages.values()
+        if package["default_run"] and package["id"] in metadata["workspace_default_members"]
+    ]
+    if defaults != ["lakewarden"]:
+        yield f"`cargo run` starts {defaults or 'nothing'} instead of lakewarden (`default-run` of the default members)"
 
 
 def main():
-    left_out = manifests_in_tree(ROOT) - manifests_in_workspace(ROOT)
-    for path in sorted(left_out):
-        print(f"{path.relative_to(ROOT)}: not a member of the workspace; add it to `members` in Cargo.toml")
-    return 1 if left_out else 0
+    found = list(complaints(ROOT))
+    for complaint in found:
+        print(complaint)
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

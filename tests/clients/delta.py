@@ -12,8 +12,6 @@ from deltalake import DeltaTable, write_deltalake
 from conftest import LAKE
 from lakewarden_server import wait_until
 
-FINAL = {"committed", "rejected", "superseded"}
-
 
 class Proposal:
     """A commit that was made in a copy. `actions` may be changed before it is staged."""
@@ -100,6 +98,6 @@ class Delta:
             answer = server.request("GET", f"/v1/commits/{proposal_id}")
             assert answer.status_code in (200, 404), answer.text
             found = answer.json() if answer.status_code == 200 else {}
-            return found if found.get("state") in FINAL else None
+            return found if found.get("final") else None
 
         return wait_until(final, f"a verdict on {proposal_id}", timeout_s)

@@ -34,7 +34,7 @@ def by_day(clients, unique):
 def test_a_staged_append_becomes_the_next_version(orders, tmp_path):
     proposal = orders.fork_append(rows(4, 5))
     verdict = orders.verdict(orders.stage(proposal, tmp_path))
-    assert (verdict["state"], verdict["version"]) == ("committed", 1), verdict
+    assert (verdict["status"], verdict["version"]) == ("committed", 1), verdict
     assert (orders.version(), orders.ids()) == (1, [1, 2, 3, 4, 5])
 
 
@@ -56,7 +56,7 @@ def test_an_extra_column_is_refused_and_the_table_untouched(orders, clients, tmp
     orders.stage(proposal, tmp_path)
     staged = orders.objects()
     verdict = orders.verdict(proposal.id)
-    assert verdict["state"] == "rejected", verdict
+    assert verdict["status"] == "rejected", verdict
     assert "extra" in json.dumps(verdict), "the column is named"
     clients.server.wait_idle()
     assert orders.objects() == staged
@@ -73,24 +73,24 @@ def test_two_appends_for_one_version_both_land(orders, clients, tmp_path):
     finally:
         clients.server.resume_events()
     verdicts = [orders.verdict(first.id), orders.verdict(second.id)]
-    assert [verdict["state"] for verdict in verdicts] == ["committed", "committed"], verdicts
+    assert [verdict["status"] for verdict in verdicts] == ["committed", "committed"], verdicts
     assert sorted(verdict["version"] for verdict in verdicts) == [1, 2]
     assert (orders.version(), orders.ids()) == (2, [1, 2, 3, 4, 5])
 
 
 def test_two_deletes_of_one_file_conflict_by_name(by_day, tmp_path):
     first, second = by_day.fork_delete("dt = 'a'"), by_day.fork_delete("dt = 'a'")
-    assert by_day.verdict(by_day.stage(first, tmp_path))["state"] == "committed"
+    assert by_day.verdict(by_day.stage(first, tmp_path))["status"] == "committed"
     loser = by_day.verdict(by_day.stage(second, tmp_path))
-    assert loser["state"] == "rejected", loser
+    assert loser["status"] == "rejected", loser
     assert loser["exception"] in ("ConcurrentDeleteReadException", "ConcurrentDeleteDeleteException"), loser
     assert (by_day.version(), by_day.ids()) == (1, [3, 4])
 
 
 def test_deletes_in_different_partitions_both_land(by_day, tmp_path):
     first, second = by_day.fork_delete("dt = 'a'"), by_day.fork_delete("dt = 'b'")
-    assert by_day.verdict(by_day.stage(first, tmp_path))["state"] == "committed"
-    assert by_day.verdict(by_day.stage(second, tmp_path))["state"] == "committed"
+    assert by_day.verdict(by_day.stage(first, tmp_path))["status"] == "committed"
+    assert by_day.verdict(by_day.stage(second, tmp_path))["status"] == "committed"
     assert (by_day.version(), by_day.ids()) == (2, [])
 
 
@@ -98,7 +98,7 @@ def test_a_commit_that_a_direct_writer_overtook_lands_behind_it(orders, tmp_path
     proposal = orders.fork_append(rows(4))
     orders.write(rows(5), mode="append")
     verdict = orders.verdict(orders.stage(proposal, tmp_path))
-    assert (verdict["state"], verdict["version"]) == ("committed", 2), verdict
+    assert (verdict["status"], verdict["version"]) == ("committed", 2), verdict
     assert orders.ids() == [1, 2, 3, 4, 5]
     orders.write(rows(6), mode="append")
     assert (orders.version(), orders.ids()) == (3, [1, 2, 3, 4, 5, 6])
@@ -129,7 +129,7 @@ def test_a_table_that_was_deleted_and_written_anew_goes_on(orders, clients, tmp_
         clients.s3.delete_object(Bucket=LAKE, Key=key)
     orders.write(rows(10))
     verdict = orders.verdict(orders.stage(orders.fork_append(rows(11)), tmp_path))
-    assert (verdict["state"], verdict["version"]) == ("committed", 1), verdict
+    assert (verdict["status"], verdict["version"]) == ("committed", 1), verdict
     assert orders.ids() == [10, 11]
 
 
@@ -138,7 +138,7 @@ def test_what_cannot_be_read_is_rejected_with_a_reason(orders, clients, tmp_path
     proposal = orders.fork_append(rows(4))
     proposal.body = lambda: body
     verdict = orders.verdict(orders.stage(proposal, tmp_path))
-    assert verdict["state"] == "rejected" and verdict["reason"], verdict
+    assert verdict["status"] == "rejected" and verdict["reason"], verdict
     assert orders.ids() == [1, 2, 3]
 
 
@@ -154,7 +154,7 @@ def test_a_commit_is_proposed_with_its_actions_inline(orders, server):
     proposal = orders.fork_append(rows(4))
     request = {"table": orders.uri, "read_version": 0, "commit_id": proposal.id, "actions": proposal.actions}
     verdict = server.ok("POST", "/v1/commits", request)
-    assert (verdict["state"], verdict["version"]) == ("committed", 1), verdict
+    assert (verdict["status"], verdict["version"]) == ("committed", 1), verdict
     assert orders.ids() == [1, 2, 3, 4]
     assert server.ok("GET", f"/v1/commits/{proposal.id}")["version"] == 1
 
@@ -185,7 +185,7 @@ def test_new_partitions_appear_in_the_catalog(by_day, clients, database, tmp_pat
     )
     for dt in ("c", "d e"):
         verdict = by_day.verdict(by_day.stage(by_day.fork_append(rows(9, dt=dt)), tmp_path))
-        assert verdict["state"] == "committed", verdict
+        assert verdict["status"] == "committed", verdict
     clients.server.wait_idle()
     found = clients.glue.get_partitions(DatabaseName=database, TableName="orders")["Partitions"]
     assert {tuple(partition["Values"]) for partition in found} >= {("c",), ("d e",)}

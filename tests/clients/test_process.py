@@ -1,6 +1,5 @@
 """The process itself: restart, power cut, and refusals to start."""
 
-import os
 import socket
 import subprocess
 import threading
@@ -142,7 +141,7 @@ def test_a_commit_staged_before_a_power_cut_is_judged_after_it(servers, tmp_path
     table = Delta(Clients(server), "orders")
     server.resume_events()
     verdict = table.verdict(proposal.id)
-    assert (verdict["state"], verdict["version"]) == ("committed", 1), verdict
+    assert (verdict["status"], verdict["version"]) == ("committed", 1), verdict
     assert table.ids() == [1, 2]
     assert server.stop() == 0
 
@@ -166,13 +165,12 @@ def test_a_data_folder_that_cannot_be_used_is_a_clear_line(binary, tmp_path):
     assert str(in_the_way) in said and len(said.strip().splitlines()) == 1, said
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_data_folder_without_permission_is_a_clear_line(binary, tmp_path):
-    locked = tmp_path / "data"
-    locked.mkdir(mode=0o500)
+def test_a_data_folder_that_cannot_be_made_is_a_clear_line(binary, tmp_path):
+    # Nobody makes folders here, root included.
+    locked = "/proc/lakewarden"
     code, said = run_to_the_end(lakewarden_server.arguments(tmp_path, data_dir=locked), cwd=tmp_path)
     assert code != 0
-    assert str(locked) in said and len(said.strip().splitlines()) == 1, said
+    assert locked in said and len(said.strip().splitlines()) == 1, said
 
 
 def test_two_servers_do_not_share_a_data_folder(servers, tmp_path):
