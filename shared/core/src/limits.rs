@@ -14,12 +14,20 @@ pub const BATCH_WRITE_MAX_KEYS: usize = 25;
 pub const TRANSACTION_MAX_ACTIONS: usize = 100;
 /// DynamoDB: one transaction, items together.
 pub const TRANSACTION_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// DynamoDB: a hash key.
+pub const HASH_KEY_MAX_BYTES: usize = 2048;
 /// DynamoDB: a binary or text sort key.
 pub const SORT_KEY_MAX_BYTES: usize = 1024;
 /// S3: keys of one page of a listing.
 pub const LIST_PAGE_MAX_KEYS: usize = 1000;
 /// S3: keys of one batch delete.
 pub const DELETE_BATCH_MAX_KEYS: usize = 1000;
+/// S3: a key, in UTF-8.
+pub const OBJECT_KEY_MAX_BYTES: usize = 1024;
+/// SQS: one message.
+pub const MESSAGE_MAX_BYTES: usize = 256 * 1024;
+/// SQS: the longest delay of a message.
+pub const MESSAGE_MAX_DELAY_MS: u64 = 15 * 60 * 1000;
 /// Lambda: request or answer of a synchronous invocation is 6 MB; ours stay below what base64 makes of it.
 pub const ANSWER_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// API Gateway: integration time.

@@ -1,1 +1,40 @@
-//! Databases, tables, versions and where tables lie.
+//! Databases, tables and where tables lie.
+//!
+//! A database or table is a small head, which every operation reads (both in one strong batch get), and a definition,
+//! read only when asked for. Both have opaque ids; what hangs below hangs on the id. Dropping one removes the head, so
+//! that everything below is unreachable at once, and leaves a tombstone, from which the worker ([`purge`]) removes it.
+
+mod body;
+mod database_item;
+mod databases;
+mod error;
+mod ids;
+mod location_item;
+pub mod locations;
+mod names;
+mod page_token;
+mod process_cache;
+pub mod purge;
+mod table_definition_item;
+mod table_head_item;
+mod table_listing;
+pub mod tables;
+mod token_key_item;
+mod tombstone_item;
+mod work;
+mod writes;
+
+pub use body::escaped_len;
+pub use database_item::DatabaseHead;
+pub use databases::{Database, create_database, drop_database, find_database, get_database, list_databases};
+pub use error::CatalogError;
+pub use ids::{DatabaseId, PartitionId, Revision, TableId};
+pub use names::fold;
+pub use page_token::{Scope, issue, redeem};
+pub use table_definition_item::TableDefinition;
+pub use table_head_item::{KeyColumn, TableRef};
+pub use work::CatalogWork;
+
+pub(crate) use body::{body_size_bytes, check_item_size, decode_body, encode_body};
+pub(crate) use process_cache::{cache_of, lock};
+pub(crate) use writes::{Refused, delete_present, put};

@@ -1,5 +1,17 @@
 //! The Glue wire: names, types, exceptions and limits of the catalog's protocol.
+//!
+//! A request is checked against the service's model (all violations at once), handed to its operation, and the answer is
+//! rendered in the service's shapes. [`operations`] is the one table of what is served.
 
+mod errors;
 mod exception;
+mod handlers;
+mod input;
+mod model;
+pub mod operations;
+mod render;
+mod validate;
+mod wire;
 
 pub use exception::{GlueException, GlueExceptionName};
+pub use wire::{WireAnswer, answer, call};

@@ -1,1 +1,33 @@
 //! Partitions: key codec, items, operations, paging.
+//!
+//! A partition's identity is its table and the ordered list of its values, which are never folded or trimmed. Items are
+//! spread over the table's shards by a hash of the values, and in each shard are in key order.
+
+mod create;
+mod delete;
+mod descriptor;
+mod descriptor_item;
+mod instant;
+mod item;
+mod key;
+mod key_type;
+mod list;
+mod number;
+mod read;
+mod register;
+
+pub use create::{PartitionInput, create, create_many};
+pub use delete::{delete, delete_many};
+pub use descriptor::ColumnSchema;
+pub use instant::{Date, Timestamp};
+pub use item::PartitionItem;
+pub use key::{HIVE_DEFAULT_PARTITION, encode_key, hash_of_values, shard_of};
+pub use key_type::KeyType;
+pub use list::{Listing, PartitionPage, Segment, list};
+pub use number::Number;
+pub use read::{Partition, get, get_many};
+pub use register::{NewPartition, Registered, register};
+
+pub(crate) use descriptor::{DescriptorCache, fill_defaults};
+pub(crate) use descriptor_item::descriptors_of;
+pub(crate) use item::places_of;

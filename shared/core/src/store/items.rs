@@ -163,6 +163,11 @@ impl Write {
             Write::Put { key, .. } | Write::Delete { key, .. } | Write::Check { key, .. } => key,
         }
     }
+
+    /// What the action leaves behind, if it puts something.
+    pub fn new_item(&self) -> Option<&Item> {
+        if let Write::Put { item, .. } = self { Some(item) } else { None }
+    }
 }
 
 /// A single write failed.
@@ -284,6 +289,8 @@ pub struct ItemUsage {
     pub transactions: u64,
     /// Read capacity in half units (an eventually consistent read of up to 4 KB is one).
     pub read_half_units: u64,
+    /// Write capacity. What a failed condition or a cancelled transaction costs is not reported by DynamoDB; it is
+    /// counted by its rule from the items that are known.
     pub write_units: u64,
 }
 
@@ -344,8 +351,11 @@ pub fn item_size_bytes(key: &Key, item: &Item) -> usize {
 fn value_size_bytes(value: &Value) -> usize {
     match value {
         Value::Text(text) => text.len(),
-        // Two digits a byte, one byte more, one for the sign: an upper bound of DynamoDB's own count.
-        Value::Int(number) => number.unsigned_abs().to_string().len().div_ceil(2) + 1 + usize::from(*number < 0),
+        // Two significant digits a byte, one byte more, one for the sign; trailing zeros are not stored.
+        Value::Int(number) => {
+            let digits = number.unsigned_abs().to_string();
+            digits.trim_end_matches('0').len().div_ceil(2) + 1 + usize::from(*number < 0)
+        }
         Value::Bytes(bytes) => bytes.len(),
         Value::Bool(_) | Value::Null => 1,
         Value::List(values) => 3 + values.iter().map(|value| 1 + value_size_bytes(value)).sum::<usize>(),

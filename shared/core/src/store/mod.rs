@@ -10,6 +10,7 @@ mod items;
 pub mod memory;
 mod objects;
 mod queue;
+pub mod rules;
 mod value;
 
 pub use clock::{Clock, SystemClock};
@@ -21,7 +22,8 @@ pub use items::{
 };
 pub use objects::{
     ByteRange, Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Listed, Object, ObjectError, ObjectKey,
-    ObjectMeta, ObjectUsage, Objects, PutCondition, PutOptions, ReadObjects, list_every,
+    ObjectMeta, ObjectUsage, Objects, PutCondition, PutOptions, ReadObjects, check_delete_batch, check_object_key,
+    list_every,
 };
-pub use queue::{Queue, QueueName};
+pub use queue::{Queue, QueueName, check_message};
 pub use value::{DecodeError, Fields, Item, Value};

@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use thiserror::Error;
 
-use super::StoreError;
+use super::{StoreError, StoreErrorKind};
+use crate::limits;
 
 /// A bucket and a key, decoded: exactly the bytes that S3 stores.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +56,13 @@ pub enum ByteRange {
     From { start: u64, length: u64 },
     /// The last `length` bytes, or all if there are fewer. `length` is not 0.
     Suffix { length: u64 },
+}
+
+impl ByteRange {
+    /// Whether the range asks for nothing, which HTTP cannot say: answered as [`ObjectError::InvalidRange`].
+    pub fn is_empty(self) -> bool {
+        matches!(self, ByteRange::From { length: 0, .. } | ByteRange::Suffix { length: 0 })
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -188,13 +196,14 @@ pub trait ReadObjects: Send + Sync {
 pub trait Objects: ReadObjects {
     async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError>;
 
-    /// Server-side, metadata included.
+    /// Server-side, metadata included. `NotFound` names the source; with [`PutCondition::Matches`] S3 does not tell
+    /// which of the two is missing, and the destination is named.
     async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError>;
 
     /// Without a condition, deleting what is not there succeeds; with one it is `NotFound`.
     async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError>;
 
-    /// Up to 1,000 keys of one bucket; one result for each, in order.
+    /// Up to 1,000 distinct keys of one bucket; one result for each, in order.
     async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError>;
 }
 
@@ -204,7 +213,7 @@ pub async fn list_every(objects: &dyn ReadObjects, bucket: &str, prefix: &str) -
         bucket: bucket.to_owned(),
         prefix: prefix.to_owned(),
         start_after: None,
-        max_keys: crate::limits::LIST_PAGE_MAX_KEYS,
+        max_keys: limits::LIST_PAGE_MAX_KEYS,
     };
     let mut all = Vec::new();
     loop {
@@ -215,4 +224,31 @@ pub async fn list_every(objects: &dyn ReadObjects, bucket: &str, prefix: &str) -
             return Ok(all);
         }
     }
+}
+
+/// Refuses a key that S3 refuses.
+pub fn check_object_key(at: &ObjectKey, operation: &str) -> Result<(), StoreError> {
+    let most = limits::OBJECT_KEY_MAX_BYTES;
+    if at.key.is_empty() || at.key.len() > most {
+        let message = format!("keys have 1 to {most} bytes, this one has {}", at.key.len());
+        return Err(StoreError::new(StoreErrorKind::Invalid, operation, message));
+    }
+    Ok(())
+}
+
+/// Refuses a batch delete that is empty, too large, or names a key twice.
+pub fn check_delete_batch(bucket: &str, doomed: &[Doomed], operation: &str) -> Result<(), StoreError> {
+    let most = limits::DELETE_BATCH_MAX_KEYS;
+    let mut keys: Vec<&str> = doomed.iter().map(|one| one.key.as_str()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    if doomed.len() > most {
+        let message = format!("at most {most} keys are allowed, {} given", doomed.len());
+        return Err(StoreError::new(StoreErrorKind::TooLarge, operation, message));
+    }
+    if doomed.is_empty() || keys.len() != doomed.len() {
+        let message = "at least one key is needed, and none of them twice";
+        return Err(StoreError::new(StoreErrorKind::Invalid, operation, message));
+    }
+    doomed.iter().try_for_each(|one| check_object_key(&ObjectKey::new(bucket, one.key.clone()), operation))
 }

@@ -1,6 +1,7 @@
 use async_trait::async_trait;
 
-use super::StoreError;
+use super::{StoreError, StoreErrorKind};
+use crate::limits;
 
 /// The queues of the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,4 +32,17 @@ pub trait Queue: Send + Sync {
     /// Sends one message (JSON text, at most 256 KiB). Delivery is at least once and unordered.
     /// `delay_ms` is rounded up to whole seconds, at most 15 minutes.
     async fn send(&self, queue: QueueName, body: String, delay_ms: u64) -> Result<(), StoreError>;
+}
+
+/// Refuses a message that SQS refuses.
+pub fn check_message(body: &str, delay_ms: u64, operation: &str) -> Result<(), StoreError> {
+    if body.len() > limits::MESSAGE_MAX_BYTES {
+        let message = format!("message of {} bytes; at most {} are allowed", body.len(), limits::MESSAGE_MAX_BYTES);
+        return Err(StoreError::new(StoreErrorKind::TooLarge, operation, message));
+    }
+    if body.is_empty() || delay_ms > limits::MESSAGE_MAX_DELAY_MS {
+        let message = "a message has at least one byte and waits 15 minutes at most";
+        return Err(StoreError::new(StoreErrorKind::Invalid, operation, message));
+    }
+    Ok(())
 }

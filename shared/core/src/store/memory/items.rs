@@ -7,8 +7,9 @@ use super::{Faults, lock};
 use crate::limits;
 use crate::store::items::{
     BatchGet, CancelReason, Condition, Consistency, Direction, ItemUsage, Items, Key, Page, Query, ReadItems, Sort,
-    Table, TransactError, Write, WriteError, check_item_size, item_size_bytes,
+    Table, TransactError, Write, WriteError, item_size_bytes,
 };
+use crate::store::rules::{self, QueryStart, read_half_units, write_units};
 use crate::store::{Item, StoreError, StoreErrorKind};
 
 /// What is stored, and what was there before the last write (for stale reads).
@@ -24,8 +25,8 @@ type Partition = BTreeMap<Sort, Cell>;
 struct State {
     tables: BTreeMap<(Table, String), Partition>,
     usage: ItemUsage,
-    /// Tokens of transactions that went through, with what they did.
-    tokens: BTreeMap<String, Vec<Write>>,
+    /// Tokens of transactions that went through, with what they did and what reading it costs. They never expire here.
+    tokens: BTreeMap<String, (Vec<Write>, u64)>,
 }
 
 impl State {
@@ -35,6 +36,13 @@ impl State {
 
     fn stored(&self, key: &Key) -> Option<&Item> {
         self.cell(key)?.now.as_ref()
+    }
+
+    fn judge(&self, write: &Write) -> CancelReason {
+        let (Write::Put { key, condition, .. } | Write::Delete { key, condition } | Write::Check { key, condition }) =
+            write;
+        let old = self.stored(key);
+        if condition.holds(old) { CancelReason::None } else { CancelReason::ConditionFailed { old: old.cloned() } }
     }
 
     fn store(&mut self, key: &Key, item: Option<Item>) {
@@ -70,6 +78,40 @@ impl MemoryItems {
         all
     }
 
+    /// A page and the size of what it read.
+    fn read_page(&self, state: &State, query: &Query, after: Option<&Sort>) -> (Page, usize) {
+        let mut page = Page::default();
+        let mut size_bytes = 0;
+        let Some(partition) = state.tables.get(&(query.table, query.pk.clone())) else { return (page, 0) };
+        let mut cells: Vec<(&Sort, &Cell)> = partition.iter().collect();
+        if query.direction == Direction::Descending {
+            cells.reverse();
+        }
+        for (sort, cell) in cells {
+            let passed = after.is_some_and(|after| match query.direction {
+                Direction::Ascending => sort <= after,
+                Direction::Descending => sort >= after,
+            });
+            if passed || !query.range.contains(sort) {
+                continue;
+            }
+            let Some(item) = self.seen(Some(cell), query.consistency) else { continue };
+            let key = Key::new(query.table, query.pk.clone(), sort.clone());
+            let item_bytes = item_size_bytes(&key, &item);
+            if size_bytes + item_bytes > limits::QUERY_PAGE_MAX_BYTES && !page.items.is_empty() {
+                page.next = page.items.last().map(|(key, _)| key.sk.clone());
+                break;
+            }
+            size_bytes += item_bytes;
+            page.items.push((key, item));
+            if Some(page.items.len()) == query.limit {
+                page.next = Some(sort.clone());
+                break;
+            }
+        }
+        (page, size_bytes)
+    }
+
     fn seen(&self, cell: Option<&Cell>, consistency: Consistency) -> Option<Item> {
         let cell = cell?;
         if consistency == Consistency::Eventual && self.faults.stale_reads() {
@@ -80,35 +122,12 @@ impl MemoryItems {
     }
 }
 
-fn read_half_units(bytes: usize, consistency: Consistency) -> u64 {
-    let blocks = u64::try_from(bytes.max(1).div_ceil(4096)).unwrap_or(u64::MAX);
-    if consistency == Consistency::Strong { blocks * 2 } else { blocks }
-}
-
-fn write_units(bytes: usize) -> u64 {
-    u64::try_from(bytes.max(1).div_ceil(1024)).unwrap_or(u64::MAX)
-}
-
-fn write_size_bytes(key: &Key, old: Option<&Item>, new: Option<&Item>) -> usize {
-    let size = |item: Option<&Item>| item.map_or(0, |item| item_size_bytes(key, item));
-    size(old).max(size(new))
-}
-
-fn check_distinct(keys: &[&Key], most: usize, operation: &str) -> Result<(), StoreError> {
-    let mut sorted = keys.to_vec();
-    sorted.sort();
-    sorted.dedup();
-    if sorted.len() != keys.len() || keys.is_empty() || keys.len() > most {
-        let message = format!("between 1 and {most} distinct keys are needed, {} given", keys.len());
-        return Err(StoreError::new(StoreErrorKind::Invalid, operation, message));
-    }
-    Ok(())
-}
-
 #[async_trait]
 impl ReadItems for MemoryItems {
     async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, StoreError> {
-        let lost = self.faults.enter(&format!("get {}", key.table.as_str()))?;
+        let operation = format!("get {}", key.table.as_str());
+        let lost = self.faults.enter(&operation)?;
+        rules::check_key(key, &operation)?;
         let mut state = lock(&self.state);
         let item = self.seen(state.cell(key), consistency);
         state.usage.gets += 1;
@@ -121,7 +140,7 @@ impl ReadItems for MemoryItems {
         let table = keys.first().map_or("", |key| key.table.as_str());
         let operation = format!("batch_get {table}");
         let lost = self.faults.enter(&operation)?;
-        check_distinct(&keys.iter().collect::<Vec<_>>(), limits::BATCH_GET_MAX_KEYS, &operation)?;
+        rules::check_keys(&keys.iter().collect::<Vec<_>>(), limits::BATCH_GET_MAX_KEYS, &operation)?;
         let mut state = lock(&self.state);
         state.usage.batch_gets += 1;
         let mut answer = BatchGet::default();
@@ -129,7 +148,7 @@ impl ReadItems for MemoryItems {
         for key in keys {
             let item = self.seen(state.cell(key), consistency);
             let item_bytes = item.as_ref().map_or(0, |item| item_size_bytes(key, item));
-            if size_bytes + item_bytes > limits::BATCH_GET_MAX_BYTES {
+            if !answer.unprocessed.is_empty() || size_bytes + item_bytes > limits::BATCH_GET_MAX_BYTES {
                 answer.unprocessed.push(key.clone());
                 continue;
             }
@@ -143,34 +162,16 @@ impl ReadItems for MemoryItems {
     }
 
     async fn query(&self, query: &Query) -> Result<Page, StoreError> {
-        let lost = self.faults.enter(&format!("query {}", query.table.as_str()))?;
+        let operation = format!("query {}", query.table.as_str());
+        let lost = self.faults.enter(&operation)?;
+        query.check(&operation)?;
+        let after = match query.start() {
+            QueryStart::Beginning => None,
+            QueryStart::After(after) => Some(after),
+            QueryStart::End => return lost.map_or(Ok(Page::default()), Err),
+        };
         let mut state = lock(&self.state);
-        let mut page = Page::default();
-        let mut size_bytes = 0;
-        if let Some(partition) = state.tables.get(&(query.table, query.pk.clone())) {
-            let mut cells: Vec<(&Sort, &Cell)> = partition.iter().collect();
-            if query.direction == Direction::Descending {
-                cells.reverse();
-            }
-            for (sort, cell) in cells {
-                let passed = match (&query.start_after, query.direction) {
-                    (None, _) => false,
-                    (Some(after), Direction::Ascending) => sort <= after,
-                    (Some(after), Direction::Descending) => sort >= after,
-                };
-                if passed || !query.range.contains(sort) {
-                    continue;
-                }
-                let Some(item) = self.seen(Some(cell), query.consistency) else { continue };
-                let key = Key::new(query.table, query.pk.clone(), sort.clone());
-                size_bytes += item_size_bytes(&key, &item);
-                page.items.push((key, item));
-                if size_bytes >= limits::QUERY_PAGE_MAX_BYTES || Some(page.items.len()) == query.limit {
-                    page.next = Some(sort.clone());
-                    break;
-                }
-            }
-        }
+        let (page, size_bytes) = self.read_page(&state, query, after);
         state.usage.queries += 1;
         state.usage.read_half_units += read_half_units(size_bytes, query.consistency);
         lost.map_or(Ok(page), Err)
@@ -184,12 +185,13 @@ impl ReadItems for MemoryItems {
 #[async_trait]
 impl Items for MemoryItems {
     async fn put(&self, key: &Key, item: Item, condition: Condition) -> Result<(), WriteError> {
-        let lost = self.faults.enter(&format!("put {}", key.table.as_str()))?;
-        check_item_size(key, &item)?;
+        let operation = format!("put {}", key.table.as_str());
+        let lost = self.faults.enter(&operation)?;
+        rules::check_put(key, &item, &condition, &operation)?;
         let mut state = lock(&self.state);
         state.usage.puts += 1;
         let old = state.stored(key).cloned();
-        state.usage.write_units += write_units(write_size_bytes(key, old.as_ref(), Some(&item)));
+        state.usage.write_units += write_units(key, old.as_ref(), Some(&item));
         if !condition.holds(old.as_ref()) {
             return Err(WriteError::ConditionFailed { old });
         }
@@ -198,11 +200,14 @@ impl Items for MemoryItems {
     }
 
     async fn delete(&self, key: &Key, condition: Condition) -> Result<(), WriteError> {
-        let lost = self.faults.enter(&format!("delete {}", key.table.as_str()))?;
+        let operation = format!("delete {}", key.table.as_str());
+        let lost = self.faults.enter(&operation)?;
+        rules::check_key(key, &operation)?;
+        rules::check_condition(key.table, &condition, &operation)?;
         let mut state = lock(&self.state);
         state.usage.deletes += 1;
         let old = state.stored(key).cloned();
-        state.usage.write_units += write_units(write_size_bytes(key, old.as_ref(), None));
+        state.usage.write_units += write_units(key, old.as_ref(), None);
         if !condition.holds(old.as_ref()) {
             return Err(WriteError::ConditionFailed { old });
         }
@@ -214,12 +219,12 @@ impl Items for MemoryItems {
         let table = keys.first().map_or("", |key| key.table.as_str());
         let operation = format!("batch_delete {table}");
         let lost = self.faults.enter(&operation)?;
-        check_distinct(&keys.iter().collect::<Vec<_>>(), limits::BATCH_WRITE_MAX_KEYS, &operation)?;
+        rules::check_keys(&keys.iter().collect::<Vec<_>>(), limits::BATCH_WRITE_MAX_KEYS, &operation)?;
         let mut state = lock(&self.state);
         state.usage.batch_deletes += 1;
         for key in keys {
             let old = state.stored(key).cloned();
-            state.usage.write_units += write_units(write_size_bytes(key, old.as_ref(), None));
+            state.usage.write_units += write_units(key, old.as_ref(), None);
             state.store(key, None);
         }
         lost.map_or(Ok(Vec::new()), Err)
@@ -229,55 +234,35 @@ impl Items for MemoryItems {
         let table = writes.first().map_or("", |write| write.key().table.as_str());
         let operation = format!("transact {table}");
         let lost = self.faults.enter(&operation)?;
-        check_distinct(
-            &writes.iter().map(Write::key).collect::<Vec<_>>(),
-            limits::TRANSACTION_MAX_ACTIONS,
-            &operation,
-        )?;
-        let mut total_bytes = 0;
-        for write in writes {
-            if let Write::Put { key, item, .. } = write {
-                total_bytes += check_item_size(key, item)?;
-            }
-        }
-        if total_bytes > limits::TRANSACTION_MAX_BYTES {
-            let message = format!("transaction of {total_bytes} bytes");
-            return Err(StoreError::new(StoreErrorKind::TooLarge, operation, message).into());
-        }
+        rules::check_transaction(writes, token, &operation)?;
         let mut state = lock(&self.state);
-        if let Some(done) = state.tokens.get(token) {
-            if done.as_slice() == writes {
-                return Ok(());
-            }
-            let message = "the token was used for another transaction";
-            return Err(StoreError::new(StoreErrorKind::Invalid, operation, message).into());
-        }
         state.usage.transactions += 1;
-        let mut reasons = Vec::with_capacity(writes.len());
-        for write in writes {
-            let (key, condition, new) = match write {
-                Write::Put { key, item, condition } => (key, condition, Some(item)),
-                Write::Delete { key, condition } | Write::Check { key, condition } => (key, condition, None),
-            };
-            let old = state.stored(key).cloned();
-            state.usage.write_units += 2 * write_units(write_size_bytes(key, old.as_ref(), new));
-            reasons.push(if condition.holds(old.as_ref()) {
-                CancelReason::None
-            } else {
-                CancelReason::ConditionFailed { old }
-            });
+        if let Some((done, replay_half_units)) = state.tokens.get(token) {
+            if done.as_slice() != writes {
+                let message = "the token was used for another transaction";
+                return Err(StoreError::new(StoreErrorKind::Invalid, operation, message).into());
+            }
+            state.usage.read_half_units += *replay_half_units;
+            return lost.map_or(Ok(()), |error| Err(error.into()));
         }
+        let reasons: Vec<CancelReason> = writes.iter().map(|write| state.judge(write)).collect();
         if reasons.iter().any(|reason| *reason != CancelReason::None) {
+            state.usage.write_units += rules::cancelled_write_units(writes, &reasons);
             return Err(TransactError::Cancelled { reasons });
         }
+        let mut replay_half_units = 0;
         for write in writes {
+            let old = state.stored(write.key()).cloned();
+            state.usage.write_units += 2 * write_units(write.key(), old.as_ref(), write.new_item());
+            let size_bytes = rules::image_size_bytes(write.key(), old.as_ref(), write.new_item());
+            replay_half_units += 2 * read_half_units(size_bytes, Consistency::Strong);
             match write {
                 Write::Put { key, item, .. } => state.store(key, Some(item.clone())),
                 Write::Delete { key, .. } => state.store(key, None),
                 Write::Check { .. } => {}
             }
         }
-        state.tokens.insert(token.to_owned(), writes.to_vec());
+        state.tokens.insert(token.to_owned(), (writes.to_vec(), replay_half_units));
         lost.map_or(Ok(()), |error| Err(error.into()))
     }
 }

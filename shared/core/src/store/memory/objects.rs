@@ -8,11 +8,11 @@ use sha2::{Digest, Sha256};
 
 use super::{Faults, lock};
 use crate::limits;
+use crate::store::Clock;
 use crate::store::objects::{
     ByteRange, Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Listed, Object, ObjectError, ObjectKey,
-    ObjectMeta, ObjectUsage, Objects, PutCondition, PutOptions, ReadObjects,
+    ObjectMeta, ObjectUsage, Objects, PutCondition, PutOptions, ReadObjects, check_delete_batch, check_object_key,
 };
-use crate::store::{Clock, StoreError, StoreErrorKind};
 
 #[derive(Clone, Debug)]
 struct Stored {
@@ -73,6 +73,11 @@ fn check_condition(state: &State, at: &ObjectKey, condition: &PutCondition) -> R
     }
 }
 
+/// Names of metadata are header names: S3 answers them in lower case.
+fn lower_case(metadata: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    metadata.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone())).collect()
+}
+
 fn cut(bytes: &Bytes, range: ByteRange, at: &ObjectKey) -> Result<Bytes, ObjectError> {
     let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let (start, end) = match range {
@@ -89,7 +94,12 @@ fn cut(bytes: &Bytes, range: ByteRange, at: &ObjectKey) -> Result<Bytes, ObjectE
 #[async_trait]
 impl ReadObjects for MemoryObjects {
     async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
-        let lost = self.faults.enter(&format!("get {at}"))?;
+        let operation = format!("get {at}");
+        let lost = self.faults.enter(&operation)?;
+        check_object_key(at, &operation)?;
+        if options.range.is_some_and(ByteRange::is_empty) {
+            return Err(ObjectError::InvalidRange(at.clone()));
+        }
         let mut state = lock(&self.state);
         state.usage.gets += 1;
         let stored = state.objects.get(at).cloned().ok_or_else(|| ObjectError::NotFound(at.clone()))?;
@@ -105,7 +115,9 @@ impl ReadObjects for MemoryObjects {
     }
 
     async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
-        let lost = self.faults.enter(&format!("head {at}"))?;
+        let operation = format!("head {at}");
+        let lost = self.faults.enter(&operation)?;
+        check_object_key(at, &operation)?;
         let mut state = lock(&self.state);
         state.usage.heads += 1;
         let stored = state.objects.get(at).ok_or_else(|| ObjectError::NotFound(at.clone()))?;
@@ -150,32 +162,35 @@ impl ReadObjects for MemoryObjects {
 #[async_trait]
 impl Objects for MemoryObjects {
     async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
-        let lost = self.faults.enter(&format!("put {at}"))?;
-        if at.key.len() > 1024 || at.key.is_empty() {
-            return Err(
-                StoreError::new(StoreErrorKind::Invalid, format!("put {at}"), "keys have 1 to 1,024 bytes").into()
-            );
-        }
+        let operation = format!("put {at}");
+        let lost = self.faults.enter(&operation)?;
+        check_object_key(at, &operation)?;
         let mut state = lock(&self.state);
         state.usage.puts += 1;
         check_condition(&state, at, &options.condition)?;
         state.usage.bytes_written += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        let etag = self.store(&mut state, at, bytes, options.metadata.clone());
+        let etag = self.store(&mut state, at, bytes, lower_case(&options.metadata));
         lost.map_or(Ok(etag), |error| Err(error.into()))
     }
 
     async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError> {
-        let lost = self.faults.enter(&format!("copy {to}"))?;
+        let operation = format!("copy {to}");
+        let lost = self.faults.enter(&operation)?;
+        check_object_key(from, &operation)?;
+        check_object_key(to, &operation)?;
         let mut state = lock(&self.state);
         state.usage.copies += 1;
-        let stored = state.objects.get(from).cloned().ok_or_else(|| ObjectError::NotFound(from.clone()))?;
+        let missing = if matches!(condition, PutCondition::Matches(_)) { to } else { from };
+        let stored = state.objects.get(from).cloned().ok_or_else(|| ObjectError::NotFound(missing.clone()))?;
         check_condition(&state, to, condition)?;
         let etag = self.store(&mut state, to, stored.bytes, stored.meta.metadata);
         lost.map_or(Ok(etag), |error| Err(error.into()))
     }
 
     async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError> {
-        let lost = self.faults.enter(&format!("delete {at}"))?;
+        let operation = format!("delete {at}");
+        let lost = self.faults.enter(&operation)?;
+        check_object_key(at, &operation)?;
         let mut state = lock(&self.state);
         state.usage.deletes += 1;
         if let Some(etag) = if_match {
@@ -188,9 +203,7 @@ impl Objects for MemoryObjects {
     async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
         let operation = format!("delete_batch s3://{bucket}");
         let lost = self.faults.enter(&operation)?;
-        if doomed.is_empty() || doomed.len() > limits::DELETE_BATCH_MAX_KEYS {
-            return Err(StoreError::new(StoreErrorKind::Invalid, operation, "a batch has 1 to 1,000 keys").into());
-        }
+        check_delete_batch(bucket, doomed, &operation)?;
         let mut state = lock(&self.state);
         state.usage.batch_deletes += 1;
         let mut results = Vec::with_capacity(doomed.len());

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 
 use super::{Faults, lock};
-use crate::store::{Queue, QueueName, StoreError};
+use crate::store::{Queue, QueueName, StoreError, check_message};
 
 /// Queues that tests drain by hand.
 #[derive(Debug)]
@@ -32,8 +32,10 @@ impl MemoryQueue {
 
 #[async_trait]
 impl Queue for MemoryQueue {
-    async fn send(&self, queue: QueueName, body: String, _delay_ms: u64) -> Result<(), StoreError> {
-        let lost = self.faults.enter(&format!("send {}", queue.as_str()))?;
+    async fn send(&self, queue: QueueName, body: String, delay_ms: u64) -> Result<(), StoreError> {
+        let operation = format!("send {}", queue.as_str());
+        let lost = self.faults.enter(&operation)?;
+        check_message(&body, delay_ms, &operation)?;
         lock(&self.messages).push_back((queue, body));
         lost.map_or(Ok(()), Err)
     }

@@ -1,0 +1,88 @@
+use std::fmt;
+use std::future::Future;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder as Connections;
+use hyper_util::server::graceful::GracefulShutdown;
+use s3s::auth::SimpleAuth;
+use s3s::service::S3ServiceBuilder;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::Store;
+use super::service::Service;
+
+/// How long requests under way may take to end after the shutdown signal.
+pub const DRAIN_MS: u64 = 10_000;
+/// Pause after a failed accept, which is mostly a lack of file handles.
+const ACCEPT_PAUSE_MS: u64 = 100;
+
+/// The one key pair the server knows.
+#[derive(Clone)]
+pub struct Credentials {
+    pub access_key: String,
+    pub secret_key: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("access_key", &self.access_key).finish_non_exhaustive()
+    }
+}
+
+/// Serves S3 on `listener` until `shutdown` resolves, then lets requests under way end, up to [`DRAIN_MS`]; what still
+/// runs then is cut off.
+///
+/// Paths are `/bucket/key` (path style). Requests must be signed (version 4, headers or presigned) with `credentials`;
+/// others answer `AccessDenied`, a wrong signature `SignatureDoesNotMatch`. Returns when every connection is closed.
+pub async fn serve(listener: TcpListener, store: Store, credentials: Credentials, shutdown: impl Future<Output = ()>) {
+    serve_with_drain(listener, store, credentials, shutdown, Duration::from_millis(DRAIN_MS)).await;
+}
+
+pub(super) async fn serve_with_drain(
+    listener: TcpListener,
+    store: Store,
+    credentials: Credentials,
+    shutdown: impl Future<Output = ()>,
+    drain: Duration,
+) {
+    let mut builder = S3ServiceBuilder::new(Service { store });
+    builder.set_auth(SimpleAuth::from_single(credentials.access_key, credentials.secret_key));
+    let service = builder.build();
+    let http = Connections::new(TokioExecutor::new());
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut shutdown => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let socket = match accepted {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                tracing::warn!(%error, "the local S3 could not accept a connection");
+                tokio::time::sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
+                continue;
+            }
+        };
+        if let Err(error) = socket.set_nodelay(true) {
+            tracing::debug!(%error, "no TCP_NODELAY");
+        }
+        let connection = http.serve_connection(TokioIo::new(socket), service.clone()).into_owned();
+        let connection = graceful.watch(connection);
+        connections.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended early");
+            }
+        });
+    }
+    drop(listener);
+    let drained = tokio::time::timeout(drain, graceful.shutdown()).await;
+    if drained.is_err() {
+        tracing::warn!(?drain, "requests to the local S3 were cut off");
+    }
+    connections.shutdown().await;
+}

@@ -1,0 +1,265 @@
+//! Settings from the environment.
+//!
+//! | variable | default | meaning |
+//! |---|---|---|
+//! | `LAKEWARDEN_TABLE_PREFIX` | `lakewarden-` | put before `catalog`, `partitions`, `commits` and `delta_log` |
+//! | `LAKEWARDEN_DELTA_LOG_TABLE` | `<prefix>delta_log` | whole name of the table shared with Delta's DynamoDB log store |
+//! | `LAKEWARDEN_REPORTS` | `s3://lakewarden-reports/sweeps` | folder for the reports of sweeps, outside every table |
+//! | `LAKEWARDEN_DEFAULT_ISOLATION` | `WriteSerializable` | for tables that do not say `delta.isolationLevel`; or `Serializable` |
+//! | `LAKEWARDEN_COMMITS_QUEUE_URL` | none | SQS queue of staged commits |
+//! | `LAKEWARDEN_SWEEPS_QUEUE_URL` | none | SQS queue of tables to sweep |
+//! | `LAKEWARDEN_CATALOG_WORK_QUEUE_URL` | none | SQS queue of the catalog's background work |
+//! | `LAKEWARDEN_ACCOUNT_ID` | from the function's ARN, else `000000000000` | twelve digits, the default CatalogId |
+//!
+//! The AWS SDK reads its own: `AWS_REGION`, credentials, `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_DYNAMODB`,
+//! `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL_SQS`. With an endpoint for S3, buckets are addressed by path. `RUST_LOG`
+//! sets what is logged. A variable that is set but empty counts as not set.
+
+use lakewarden_core::location::Location;
+use lakewarden_core::ports::{IsolationLevel, Settings};
+use lakewarden_core::store::{QueueName, Table};
+use thiserror::Error;
+
+pub(crate) const RUNS_IN_LAMBDA: &str = "AWS_LAMBDA_FUNCTION_NAME";
+const TABLE_PREFIX: &str = "LAKEWARDEN_TABLE_PREFIX";
+const DELTA_LOG_TABLE: &str = "LAKEWARDEN_DELTA_LOG_TABLE";
+const REPORTS: &str = "LAKEWARDEN_REPORTS";
+const DEFAULT_ISOLATION: &str = "LAKEWARDEN_DEFAULT_ISOLATION";
+const ACCOUNT_ID: &str = "LAKEWARDEN_ACCOUNT_ID";
+const DEFAULT_TABLE_PREFIX: &str = "lakewarden-";
+
+/// A setting cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SettingsError {
+    #[error("{variable} is `{value}`; allowed is {allowed}")]
+    Invalid { variable: &'static str, value: String, allowed: String },
+    #[error("{variable} is not set; it should be {allowed}")]
+    Missing { variable: &'static str, allowed: &'static str },
+}
+
+/// Names of the four tables in a deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableNames {
+    prefix: String,
+    delta_log: String,
+}
+
+impl TableNames {
+    /// Tables named `<prefix><table>`. The prefix may be empty.
+    pub fn new(prefix: impl Into<String>) -> Self {
+        let prefix = prefix.into();
+        let delta_log = format!("{prefix}{}", Table::DeltaLog.as_str());
+        Self { prefix, delta_log }
+    }
+
+    /// Uses a table of this whole name for version claims.
+    pub fn with_delta_log(mut self, name: impl Into<String>) -> Self {
+        self.delta_log = name.into();
+        self
+    }
+
+    pub fn name(&self, table: Table) -> String {
+        if table == Table::DeltaLog { self.delta_log.clone() } else { format!("{}{}", self.prefix, table.as_str()) }
+    }
+}
+
+impl Default for TableNames {
+    fn default() -> Self {
+        Self::new(DEFAULT_TABLE_PREFIX)
+    }
+}
+
+/// URLs of the queues that a function sends to; one that it never sends to needs none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueUrls {
+    pub commits: Option<String>,
+    pub sweeps: Option<String>,
+    pub catalog_work: Option<String>,
+}
+
+impl QueueUrls {
+    pub fn get(&self, queue: QueueName) -> Option<&str> {
+        match queue {
+            QueueName::Commits => self.commits.as_deref(),
+            QueueName::Sweeps => self.sweeps.as_deref(),
+            QueueName::CatalogWork => self.catalog_work.as_deref(),
+        }
+    }
+
+    /// The environment variable of a queue.
+    pub fn variable(queue: QueueName) -> &'static str {
+        match queue {
+            QueueName::Commits => "LAKEWARDEN_COMMITS_QUEUE_URL",
+            QueueName::Sweeps => "LAKEWARDEN_SWEEPS_QUEUE_URL",
+            QueueName::CatalogWork => "LAKEWARDEN_CATALOG_WORK_QUEUE_URL",
+        }
+    }
+}
+
+/// Where the account id in the settings comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountSource {
+    /// It was given and stays.
+    Given,
+    /// Nobody said; a function takes it from its ARN.
+    Default,
+}
+
+/// All settings of a deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AwsSettings {
+    pub tables: TableNames,
+    pub queues: QueueUrls,
+    pub core: Settings,
+    pub account: AccountSource,
+}
+
+impl AwsSettings {
+    /// Reads the environment of the process (see the table above). The region is left at its default.
+    pub fn from_env() -> Result<Self, SettingsError> {
+        Self::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    /// Reads settings from any source of variables.
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
+        let get = |name: &str| lookup(name).filter(|value| !value.is_empty());
+        let defaults = Settings::default();
+        let account_id = get(ACCOUNT_ID).map(account_id).transpose()?;
+        let account = if account_id.is_some() { AccountSource::Given } else { AccountSource::Default };
+        let url = |queue| {
+            let variable = QueueUrls::variable(queue);
+            get(variable).map(|value| queue_url(variable, value)).transpose()
+        };
+        Ok(Self {
+            tables: table_names(get(TABLE_PREFIX), get(DELTA_LOG_TABLE))?,
+            queues: QueueUrls {
+                commits: url(QueueName::Commits)?,
+                sweeps: url(QueueName::Sweeps)?,
+                catalog_work: url(QueueName::CatalogWork)?,
+            },
+            core: Settings {
+                account_id: account_id.unwrap_or(defaults.account_id),
+                region: defaults.region,
+                default_isolation: get(DEFAULT_ISOLATION).map_or(Ok(defaults.default_isolation), isolation)?,
+                reports: get(REPORTS).map_or(Ok(defaults.reports), reports)?,
+            },
+            account,
+        })
+    }
+}
+
+fn invalid<T>(variable: &'static str, value: String, allowed: impl Into<String>) -> Result<T, SettingsError> {
+    Err(SettingsError::Invalid { variable, value, allowed: allowed.into() })
+}
+
+pub(crate) fn is_account_id(text: &str) -> bool {
+    text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn account_id(value: String) -> Result<String, SettingsError> {
+    if is_account_id(&value) { Ok(value) } else { invalid(ACCOUNT_ID, value, "a number of twelve digits") }
+}
+
+/// DynamoDB: 3 to 255 of these characters.
+fn is_table_name(name: &str) -> bool {
+    (3..=255).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
+}
+
+fn table_names(prefix: Option<String>, delta_log: Option<String>) -> Result<TableNames, SettingsError> {
+    let names = TableNames::new(prefix.unwrap_or_else(|| DEFAULT_TABLE_PREFIX.to_owned()));
+    if !Table::ALL.iter().all(|table| is_table_name(&names.name(*table))) {
+        let allowed = "letters, digits, `_`, `-` and `.`, at most 240 characters";
+        return invalid(TABLE_PREFIX, names.prefix, allowed);
+    }
+    match delta_log {
+        None => Ok(names),
+        Some(name) if is_table_name(&name) => Ok(names.with_delta_log(name)),
+        Some(name) => {
+            invalid(DELTA_LOG_TABLE, name, "the name of a DynamoDB table: 3 to 255 letters, digits, `_`, `-`, `.`")
+        }
+    }
+}
+
+fn isolation(value: String) -> Result<IsolationLevel, SettingsError> {
+    match value.as_str() {
+        "WriteSerializable" => Ok(IsolationLevel::WriteSerializable),
+        "Serializable" => Ok(IsolationLevel::Serializable),
+        _ => invalid(DEFAULT_ISOLATION, value, "WriteSerializable or Serializable"),
+    }
+}
+
+fn reports(value: String) -> Result<Location, SettingsError> {
+    match Location::parse(&value) {
+        Ok(location) => Ok(location),
+        Err(error) => invalid(REPORTS, value, format!("a folder such as s3://bucket/path ({error})")),
+    }
+}
+
+fn queue_url(variable: &'static str, value: String) -> Result<String, SettingsError> {
+    let has_scheme = value.starts_with("https://") || value.starts_with("http://");
+    if has_scheme && value.ends_with(".fifo") {
+        return invalid(variable, value, "the URL of a standard queue; this one is first-in-first-out");
+    }
+    if has_scheme { Ok(value) } else { invalid(variable, value, "the URL of an SQS queue, https://sqs.…") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(vars: &[(&str, &str)]) -> Result<AwsSettings, SettingsError> {
+        AwsSettings::read(|name| vars.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
+    }
+
+    #[test]
+    fn everything_has_a_default() {
+        let settings = read(&[("LAKEWARDEN_REPORTS", "")]).unwrap();
+        assert_eq!(settings.core, Settings::default());
+        assert_eq!(settings.account, AccountSource::Default);
+        assert_eq!(settings.queues, QueueUrls::default());
+        let names: Vec<String> = Table::ALL.iter().map(|table| settings.tables.name(*table)).collect();
+        let expected = ["lakewarden-catalog", "lakewarden-partitions", "lakewarden-commits", "lakewarden-delta_log"];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn every_variable_is_read() {
+        let settings = read(&[
+            (TABLE_PREFIX, "prod."),
+            (DELTA_LOG_TABLE, "delta_log"),
+            (REPORTS, "s3://ops/reports/"),
+            (DEFAULT_ISOLATION, "Serializable"),
+            (ACCOUNT_ID, "123456789012"),
+            ("LAKEWARDEN_COMMITS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/c"),
+            ("LAKEWARDEN_SWEEPS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/s"),
+            ("LAKEWARDEN_CATALOG_WORK_QUEUE_URL", "http://localhost:9324/1/w"),
+        ])
+        .unwrap();
+        assert_eq!(settings.tables.name(Table::Commits), "prod.commits");
+        assert_eq!(settings.tables.name(Table::DeltaLog), "delta_log");
+        assert_eq!(settings.core.reports, Location::new("ops", "reports"));
+        assert_eq!(settings.core.default_isolation, IsolationLevel::Serializable);
+        assert_eq!((settings.core.account_id.as_str(), settings.account), ("123456789012", AccountSource::Given));
+        assert_eq!(settings.queues.get(QueueName::Commits), Some("https://sqs.eu-west-1.amazonaws.com/1/c"));
+        assert_eq!(settings.queues.get(QueueName::Sweeps), Some("https://sqs.eu-west-1.amazonaws.com/1/s"));
+        assert_eq!(settings.queues.get(QueueName::CatalogWork), Some("http://localhost:9324/1/w"));
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_what_is_allowed() {
+        let cases = [
+            (TABLE_PREFIX, "a b", "letters, digits"),
+            (DELTA_LOG_TABLE, "x", "3 to 255"),
+            (REPORTS, "/tmp", "s3://bucket/path"),
+            (DEFAULT_ISOLATION, "snapshot", "WriteSerializable or Serializable"),
+            (ACCOUNT_ID, "12", "twelve digits"),
+            ("LAKEWARDEN_SWEEPS_QUEUE_URL", "sweeps", "https://sqs"),
+            ("LAKEWARDEN_COMMITS_QUEUE_URL", "https://sqs/1/c.fifo", "standard queue"),
+        ];
+        for (variable, value, allowed) in cases {
+            let message = read(&[(variable, value)]).unwrap_err().to_string();
+            assert!(message.starts_with(&format!("{variable} is `{value}`")), "{message}");
+            assert!(message.contains(allowed), "{message}");
+        }
+    }
+}

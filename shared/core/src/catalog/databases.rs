@@ -1,0 +1,200 @@
+//! Create, read, list and drop databases.
+
+use serde_json::{Map, Value as Json};
+
+use super::database_item::{
+    DATABASES, DatabaseHead, decode_definition, decode_head, definition_key, encode_definition, encode_head, head_key,
+};
+use super::names::fold;
+use super::tombstone_item::{self, Dropped, Tombstone};
+use super::work::{self, CatalogWork};
+use super::writes::{Cancelled, transact};
+use super::{CatalogError, DatabaseId, Revision};
+use crate::ports::Ports;
+use crate::store::{Clock, Condition, Consistency, Query, ReadItems, Sort, SortRange, Table, Write, get_every};
+
+const ROUNDS: u32 = 5;
+
+/// A database with its definition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Database {
+    /// Folded.
+    pub name: String,
+    pub head: DatabaseHead,
+    /// A `DatabaseInput` of the service model.
+    pub input: Map<String, Json>,
+}
+
+/// Creates a database from a checked `DatabaseInput`.
+///
+/// # Errors
+/// [`CatalogError::DatabaseExists`] for a name that is taken, in whatever case.
+pub async fn create_database(ports: &Ports, mut input: Map<String, Json>) -> Result<DatabaseId, CatalogError> {
+    let name = fold(input.get("Name").and_then(Json::as_str).unwrap_or_default());
+    input.insert("Name".to_owned(), Json::String(name.clone()));
+    let head = DatabaseHead {
+        database_id: DatabaseId::fresh(ports.ids.as_ref()),
+        revision: Revision::fresh(ports.ids.as_ref()),
+        created_ms: ports.clock.now_ms(),
+    };
+    let writes = [
+        Write::Put { key: head_key(&name), item: encode_head(&head), condition: Condition::Absent },
+        Write::Put {
+            key: definition_key(&head.database_id),
+            item: encode_definition(&head.database_id, &input)?,
+            condition: Condition::Absent,
+        },
+    ];
+    match transact(ports, &writes).await {
+        Ok(()) => Ok(head.database_id),
+        Err(Cancelled::Conditions) => Err(CatalogError::DatabaseExists),
+        Err(Cancelled::Store(error)) => Err(error.into()),
+    }
+}
+
+/// The head of a database; one strong get.
+pub async fn find_database(items: &dyn ReadItems, name: &str) -> Result<DatabaseHead, CatalogError> {
+    let item = items.get(&head_key(&fold(name)), Consistency::Strong).await?;
+    let item = item.ok_or_else(|| CatalogError::DatabaseNotFound(name.to_owned()))?;
+    Ok(decode_head(&item)?)
+}
+
+/// A database with its definition; two strong gets.
+pub async fn get_database(items: &dyn ReadItems, name: &str) -> Result<Database, CatalogError> {
+    let head = find_database(items, name).await?;
+    let item = items.get(&definition_key(&head.database_id), Consistency::Strong).await?;
+    // Dropped between the two reads.
+    let item = item.ok_or_else(|| CatalogError::DatabaseNotFound(name.to_owned()))?;
+    Ok(Database { name: fold(name), head, input: decode_definition(&item)? })
+}
+
+/// Up to `limit` databases behind `after`, in order of name, and where to continue if there are more.
+pub async fn list_databases(
+    items: &dyn ReadItems,
+    clock: &dyn Clock,
+    after: Option<String>,
+    limit: usize,
+) -> Result<(Vec<Database>, Option<String>), CatalogError> {
+    let mut heads = Vec::new();
+    let mut query = Query::new(Table::Catalog, DATABASES, SortRange::All);
+    query.start_after = after.map(Sort::Text);
+    loop {
+        // One more than asked for tells whether this page is the last.
+        query.limit = Some(limit.saturating_sub(heads.len()).saturating_add(1));
+        let page = items.query(&query).await?;
+        for (key, item) in page.items {
+            if let Sort::Text(name) = key.sk {
+                heads.push((name, decode_head(&item)?));
+            }
+        }
+        query.start_after = page.next;
+        if query.start_after.is_none() || heads.len() > limit {
+            break;
+        }
+    }
+    let more = heads.len() > limit;
+    heads.truncate(limit);
+    let next = if more { heads.last().map(|(name, _)| name.clone()) } else { None };
+    let keys: Vec<_> = heads.iter().map(|(_, head)| definition_key(&head.database_id)).collect();
+    let mut definitions = get_every(items, clock, &keys, Consistency::Strong).await?;
+    let mut databases = Vec::with_capacity(heads.len());
+    for (name, head) in heads {
+        // One without a definition was dropped a moment ago.
+        if let Some(item) = definitions.remove(&definition_key(&head.database_id)) {
+            databases.push(Database { name, input: decode_definition(&item)?, head });
+        }
+    }
+    Ok((databases, next))
+}
+
+/// Drops a database. It goes first, which makes its tables unreachable at once; the worker removes them afterwards.
+pub async fn drop_database(ports: &Ports, name: &str) -> Result<(), CatalogError> {
+    for _ in 0..ROUNDS {
+        let head = find_database(ports.items.as_ref(), name).await?;
+        let tombstone = Tombstone {
+            dropped: Dropped::Database { database_id: head.database_id.clone(), name: fold(name) },
+            dropped_ms: ports.clock.now_ms(),
+        };
+        let writes = [
+            Write::Delete {
+                key: head_key(&fold(name)),
+                condition: Condition::equals("revision", head.revision.as_str()),
+            },
+            Write::Delete { key: definition_key(&head.database_id), condition: Condition::Always },
+            Write::Put { key: tombstone.key(), item: tombstone_item::encode(&tombstone), condition: Condition::Absent },
+        ];
+        match transact(ports, &writes).await {
+            Ok(()) => {
+                work::request(ports, &CatalogWork::PurgeDatabase(head.database_id)).await;
+                return Ok(());
+            }
+            Err(Cancelled::Conditions) => {}
+            Err(Cancelled::Store(error)) => return Err(error.into()),
+        }
+    }
+    Err(CatalogError::Contended(format!("Database {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::store::memory::{Fault, MemoryWorld};
+    use crate::store::{QueueName, StoreErrorKind};
+
+    fn input(name: &str) -> Map<String, Json> {
+        json!({ "Name": name }).as_object().unwrap().clone()
+    }
+
+    #[tokio::test]
+    async fn names_are_folded_and_unique() {
+        let world = MemoryWorld::new(5);
+        create_database(&world.ports, input("Sales")).await.unwrap();
+        assert_eq!(create_database(&world.ports, input("SALES")).await, Err(CatalogError::DatabaseExists));
+        let database = get_database(world.items.as_ref(), "sAles").await.unwrap();
+        assert_eq!((database.name.as_str(), database.head.created_ms), ("sales", 5));
+        assert_eq!(database.input["Name"], "sales");
+    }
+
+    #[tokio::test]
+    async fn a_lost_answer_is_no_failure() {
+        let world = MemoryWorld::new(0);
+        world.faults.inject("transact catalog", 0, Fault::After(StoreErrorKind::Unavailable));
+        create_database(&world.ports, input("a")).await.unwrap();
+        world.faults.inject("transact catalog", 0, Fault::After(StoreErrorKind::Unavailable));
+        drop_database(&world.ports, "a").await.unwrap();
+        assert_eq!(drop_database(&world.ports, "a").await, Err(CatalogError::DatabaseNotFound("a".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn a_message_that_cannot_be_sent_does_not_fail_the_drop() {
+        let world = MemoryWorld::new(0);
+        create_database(&world.ports, input("a")).await.unwrap();
+        world.faults.inject("send catalog-work", 0, Fault::Before(StoreErrorKind::Unavailable));
+        drop_database(&world.ports, "a").await.unwrap();
+        assert_eq!(world.queue.len(QueueName::CatalogWork), 0);
+        assert!(world.items.dump().keys().any(|key| key.pk == tombstone_item::DROPPED));
+    }
+
+    #[tokio::test]
+    async fn pages_hold_every_database_once() {
+        let world = MemoryWorld::new(0);
+        for n in 0..7 {
+            create_database(&world.ports, input(&format!("d{n}"))).await.unwrap();
+        }
+        let mut seen = Vec::new();
+        let mut after = None;
+        loop {
+            let (page, next) = list_databases(world.items.as_ref(), world.clock.as_ref(), after, 3).await.unwrap();
+            seen.extend(page.into_iter().map(|database| database.name));
+            after = next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, ["d0", "d1", "d2", "d3", "d4", "d5", "d6"]);
+        let (page, next) = list_databases(world.items.as_ref(), world.clock.as_ref(), None, 7).await.unwrap();
+        assert_eq!((page.len(), next), (7, None), "no token on the last page");
+    }
+}

@@ -1,0 +1,146 @@
+//! Item: definition of a table. `catalog`, pk `table#<table id>`, sk `definition`. While it is there, the table lives.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json};
+
+use super::body::{check_item_size, decode_body, encode_body};
+use super::names::fold;
+use super::{CatalogError, KeyColumn, TableId};
+use crate::location::{Location, LocationError};
+use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
+
+const SCHEMA_VERSION: i64 = 1;
+
+/// What a table's creator or last updater said of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableDefinition {
+    /// A `TableInput` of the service model: known members only, column names folded.
+    pub input: Map<String, Json>,
+    pub updated_ms: i64,
+}
+
+impl TableDefinition {
+    /// Takes a checked `TableInput` and folds the names in it.
+    pub(super) fn new(mut input: Map<String, Json>, updated_ms: i64) -> Self {
+        fold_member(&mut input, "Name");
+        if let Some(Json::Array(keys)) = input.get_mut("PartitionKeys") {
+            fold_columns(keys);
+        }
+        if let Some(Json::Object(descriptor)) = input.get_mut("StorageDescriptor")
+            && let Some(Json::Array(columns)) = descriptor.get_mut("Columns")
+        {
+            fold_columns(columns);
+        }
+        Self { input, updated_ms }
+    }
+
+    /// The table's `Parameters` that are text, which the wire guarantees for all.
+    pub fn parameters(&self) -> BTreeMap<&str, &str> {
+        let Some(Json::Object(parameters)) = self.input.get("Parameters") else { return BTreeMap::new() };
+        parameters.iter().filter_map(|(name, value)| Some((name.as_str(), value.as_str()?))).collect()
+    }
+
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.input.get("Parameters")?.get(name)?.as_str()
+    }
+
+    pub fn storage_descriptor(&self) -> Option<&Map<String, Json>> {
+        self.input.get("StorageDescriptor")?.as_object()
+    }
+
+    /// `StorageDescriptor.Location` as it was given.
+    pub fn location_uri(&self) -> Option<&str> {
+        self.storage_descriptor()?.get("Location")?.as_str()
+    }
+
+    /// Where the table lies on S3; none when it names no location or one elsewhere.
+    ///
+    /// # Errors
+    /// An S3 location that names no bucket or has dot segments: such a table could not be protected.
+    pub fn location(&self) -> Result<Option<Location>, LocationError> {
+        match self.location_uri().map(Location::parse) {
+            None | Some(Err(LocationError::NotS3(_))) => Ok(None),
+            Some(Ok(location)) => Ok(Some(location)),
+            Some(Err(error)) => Err(error),
+        }
+    }
+
+    pub fn partition_keys(&self) -> Vec<KeyColumn> {
+        let Some(Json::Array(keys)) = self.input.get("PartitionKeys") else { return Vec::new() };
+        let text = |key: &Json, member: &str| key.get(member).and_then(Json::as_str).unwrap_or_default().to_owned();
+        keys.iter().map(|key| KeyColumn { name: text(key, "Name"), type_name: text(key, "Type") }).collect()
+    }
+}
+
+fn fold_member(object: &mut Map<String, Json>, member: &str) {
+    if let Some(Json::String(name)) = object.get_mut(member) {
+        *name = fold(name);
+    }
+}
+
+fn fold_columns(columns: &mut [Json]) {
+    for column in columns.iter_mut().filter_map(Json::as_object_mut) {
+        fold_member(column, "Name");
+    }
+}
+
+/// Partition key of everything that hangs on a table's id, the partitions and descriptors aside.
+pub(super) fn items_of(table: &TableId) -> String {
+    format!("table#{table}")
+}
+
+pub(super) fn key(table: &TableId) -> Key {
+    Key::new(Table::Catalog, items_of(table), "definition")
+}
+
+pub(super) fn encode(table: &TableId, definition: &TableDefinition) -> Result<Item, CatalogError> {
+    let mut item = Item::from([
+        ("schema_version".to_owned(), Value::Int(SCHEMA_VERSION)),
+        ("updated_ms".to_owned(), Value::Int(definition.updated_ms)),
+    ]);
+    encode_body(&mut item, &definition.input, "The definition of this table")?;
+    check_item_size(&key(table), &item, "The definition of this table")?;
+    Ok(item)
+}
+
+pub(super) fn decode(item: &Item) -> Result<TableDefinition, DecodeError> {
+    item.check_layout(SCHEMA_VERSION)?;
+    Ok(TableDefinition { input: decode_body(item)?, updated_ms: item.int("updated_ms")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition(input: Json) -> TableDefinition {
+        TableDefinition::new(input.as_object().unwrap().clone(), 7)
+    }
+
+    #[test]
+    fn a_definition_comes_back_with_folded_names() {
+        let definition = definition(json!({
+            "Name": "Orders", "Parameters": { "Table_Type": "ICEBERG" },
+            "PartitionKeys": [{ "Name": "Day", "Type": "date" }],
+            "StorageDescriptor": { "Location": "s3://B/Wh/Orders/", "Columns": [{ "Name": "Id", "Type": "struct<A:int>" }] },
+        }));
+        let read = decode(&encode(&TableId::from_text("t"), &definition).unwrap()).unwrap();
+        assert_eq!(read, definition);
+        assert_eq!(read.input["Name"], "orders");
+        assert_eq!(read.partition_keys(), [KeyColumn { name: "day".to_owned(), type_name: "date".to_owned() }]);
+        assert_eq!(read.storage_descriptor().unwrap()["Columns"], json!([{ "Name": "id", "Type": "struct<A:int>" }]));
+        assert_eq!(read.parameter("Table_Type"), Some("ICEBERG"));
+        assert_eq!(read.location().unwrap(), Some(Location::new("B", "Wh/Orders")));
+    }
+
+    #[test]
+    fn only_locations_on_s3_count_and_odd_ones_are_refused() {
+        let at = |location: &str| definition(json!({ "StorageDescriptor": { "Location": location } })).location();
+        assert_eq!(at("hdfs://x/y"), Ok(None));
+        assert_eq!(at(""), Ok(None));
+        assert!(at("s3://b/a/../c").is_err());
+        assert_eq!(definition(json!({})).location(), Ok(None));
+    }
+}

@@ -1,0 +1,287 @@
+//! Create, read, update and drop tables.
+
+use serde_json::{Map, Value as Json};
+
+use super::database_item::{self, DatabaseHead, decode_head};
+use super::location_item::{self, LocationEntry};
+use super::names::fold;
+use super::table_definition_item::{self, TableDefinition};
+use super::table_head_item::{self, TableRef};
+use super::tombstone_item::{self, Dropped, Tombstone};
+use super::work::{self, CatalogWork};
+use super::writes::{Cancelled, transact};
+use super::{CatalogError, Revision, TableId};
+use crate::location::Location;
+use crate::partition::KeyType;
+use crate::ports::Ports;
+use crate::store::{Clock, Condition, Consistency, Key, ReadItems, Write, get_every};
+
+pub use super::table_listing::{NamePattern, TablePage, list_tables};
+
+const ROUNDS: u32 = 8;
+const FIRST_EPOCH: u32 = 1;
+/// Shards of a new table: 16 lift the write ceiling of one key sixteen-fold and still make small listings cheap.
+const DEFAULT_SHARDS: u16 = 16;
+
+/// Heads of a database and of a table of that name.
+struct Heads {
+    database: DatabaseHead,
+    /// Belongs to the database only if it names its id; else it is left over from an earlier one.
+    table: Option<TableRef>,
+}
+
+impl Heads {
+    fn live(self) -> Option<TableRef> {
+        let id = self.database.database_id;
+        self.table.filter(|table| table.database_id == id)
+    }
+}
+
+/// Both heads in one strong batch get.
+async fn read_heads(
+    items: &dyn ReadItems,
+    clock: &dyn Clock,
+    database: &str,
+    table: &str,
+) -> Result<Heads, CatalogError> {
+    let (folded_database, folded_table) = (fold(database), fold(table));
+    let at_database = database_item::head_key(&folded_database);
+    let at_table = table_head_item::key(&folded_database, &folded_table);
+    let mut found = get_every(items, clock, &[at_database.clone(), at_table.clone()], Consistency::Strong).await?;
+    let item = found.remove(&at_database).ok_or_else(|| CatalogError::DatabaseNotFound(database.to_owned()))?;
+    let head = found.remove(&at_table);
+    let table = head.map(|item| table_head_item::decode(&folded_database, &folded_table, &item)).transpose()?;
+    Ok(Heads { database: decode_head(&item)?, table })
+}
+
+/// The live table of this name; one strong batch get.
+///
+/// # Errors
+/// [`CatalogError::DatabaseNotFound`], [`CatalogError::TableNotFound`] with the names as given.
+pub async fn find_table(
+    items: &dyn ReadItems,
+    clock: &dyn Clock,
+    database: &str,
+    table: &str,
+) -> Result<TableRef, CatalogError> {
+    let heads = read_heads(items, clock, database, table).await?;
+    heads.live().ok_or_else(|| CatalogError::TableNotFound(table.to_owned()))
+}
+
+/// The definition of a table; none if it was dropped meanwhile. One strong get.
+pub async fn read_definition(items: &dyn ReadItems, table: &TableId) -> Result<Option<TableDefinition>, CatalogError> {
+    let item = items.get(&table_definition_item::key(table), Consistency::Strong).await?;
+    Ok(item.map(|item| table_definition_item::decode(&item)).transpose()?)
+}
+
+/// The live table of this name with its definition; a strong batch get and a strong get.
+pub async fn get_table(
+    items: &dyn ReadItems,
+    clock: &dyn Clock,
+    database: &str,
+    table: &str,
+) -> Result<(TableRef, TableDefinition), CatalogError> {
+    for _ in 0..ROUNDS {
+        let found = find_table(items, clock, database, table).await?;
+        if let Some(definition) = read_definition(items, &found.table_id).await? {
+            return Ok((found, definition));
+        }
+        // Dropped, perhaps created again, between the two reads.
+    }
+    Err(CatalogError::Contended(format!("Table {table}")))
+}
+
+fn put(key: Key, item: crate::store::Item, condition: Condition) -> Write {
+    Write::Put { key, item, condition }
+}
+
+fn put_location(table: &TableRef, location: Location) -> Write {
+    let entry = LocationEntry {
+        location,
+        database: table.database.clone(),
+        table: table.name.clone(),
+        table_id: table.table_id.clone(),
+    };
+    let key = location_item::key(&entry.location, &table.table_id);
+    put(key, location_item::encode(&entry), Condition::Always)
+}
+
+/// What must go with a table's head. The tombstone comes first.
+fn writes_to_forget(table: &TableRef, definition: Option<&TableDefinition>, now_ms: i64) -> Vec<Write> {
+    let dropped = Dropped::Table { table_id: table.table_id.clone(), epoch: table.epoch, shards: table.shards };
+    let tombstone = Tombstone { dropped, dropped_ms: now_ms };
+    let mut writes = vec![
+        put(tombstone.key(), tombstone_item::encode(&tombstone), Condition::Always),
+        Write::Delete { key: table_definition_item::key(&table.table_id), condition: Condition::Always },
+    ];
+    if let Some(Ok(Some(location))) = definition.map(TableDefinition::location) {
+        let key = location_item::key(&location, &table.table_id);
+        writes.push(Write::Delete { key, condition: Condition::Always });
+    }
+    writes
+}
+
+/// Creates a table from a checked `TableInput`.
+///
+/// # Errors
+/// [`CatalogError::TableExists`], [`CatalogError::DatabaseNotFound`], and locations or definitions that cannot be kept.
+pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json>) -> Result<TableRef, CatalogError> {
+    let now_ms = ports.clock.now_ms();
+    let definition = TableDefinition::new(input, now_ms);
+    let location = definition.location()?;
+    let name = definition.input.get("Name").and_then(Json::as_str).unwrap_or_default().to_owned();
+    let keys = definition.partition_keys();
+    for _ in 0..ROUNDS {
+        let heads = read_heads(ports.items.as_ref(), ports.clock.as_ref(), database, &name).await?;
+        let database_id = heads.database.database_id;
+        let leftover = match heads.table {
+            Some(table) if table.database_id == database_id => return Err(CatalogError::TableExists),
+            other => other,
+        };
+        let table = TableRef {
+            database: fold(database),
+            database_id: database_id.clone(),
+            name: name.clone(),
+            table_id: TableId::fresh(ports.ids.as_ref()),
+            epoch_types: keys.iter().map(|key| KeyType::of(&key.type_name)).collect(),
+            keys: keys.clone(),
+            epoch: FIRST_EPOCH,
+            shards: DEFAULT_SHARDS,
+            version: 0,
+            revision: Revision::fresh(ports.ids.as_ref()),
+            created_ms: now_ms,
+        };
+        let mut writes = writes_to_create(&table, &definition, location.clone(), leftover.as_ref())?;
+        if let Some(leftover) = &leftover {
+            let old = read_definition(ports.items.as_ref(), &leftover.table_id).await?;
+            writes.extend(writes_to_forget(leftover, old.as_ref(), now_ms));
+        }
+        match transact(ports, &writes).await {
+            Ok(()) => {
+                if let Some(leftover) = leftover {
+                    work::request(ports, &CatalogWork::PurgeTable(leftover.table_id)).await;
+                }
+                return Ok(table);
+            }
+            // Somebody was faster, or the database is gone: look again.
+            Err(Cancelled::Conditions) => {}
+            Err(Cancelled::Store(error)) => return Err(error.into()),
+        }
+    }
+    Err(CatalogError::Contended(format!("Table {name}")))
+}
+
+fn writes_to_create(
+    table: &TableRef,
+    definition: &TableDefinition,
+    location: Option<Location>,
+    leftover: Option<&TableRef>,
+) -> Result<Vec<Write>, CatalogError> {
+    let free = match leftover {
+        None => Condition::Absent,
+        Some(leftover) => Condition::equals("revision", leftover.revision.as_str()),
+    };
+    let head = table_head_item::encode(table);
+    let at_head = table_head_item::key(&table.database, &table.name);
+    super::body::check_item_size(&at_head, &head, "The list of this table's partition keys")?;
+    let mut writes = vec![
+        Write::Check {
+            key: database_item::head_key(&table.database),
+            condition: Condition::equals("database_id", table.database_id.as_str()),
+        },
+        put(at_head, head, free),
+        put(
+            table_definition_item::key(&table.table_id),
+            table_definition_item::encode(&table.table_id, definition)?,
+            Condition::Absent,
+        ),
+    ];
+    writes.extend(location.map(|location| put_location(table, location)));
+    Ok(writes)
+}
+
+/// Replaces the definition of a table; its version grows by one. Creation time, partitions and key encoding stay.
+///
+/// With `expected_version`, only if that is the current version (compared as text). This is the commit lock of Iceberg's
+/// clients: a conditional write. Without it the last writer wins.
+///
+/// # Errors
+/// [`CatalogError::TableChanged`] when `expected_version` is not the current one; nothing is written.
+pub async fn update_table(
+    ports: &Ports,
+    database: &str,
+    input: Map<String, Json>,
+    expected_version: Option<&str>,
+) -> Result<TableRef, CatalogError> {
+    let sent_name = input.get("Name").and_then(Json::as_str).unwrap_or_default().to_owned();
+    let definition = TableDefinition::new(input, ports.clock.now_ms());
+    let location = definition.location()?;
+    for _ in 0..ROUNDS {
+        let current = find_table(ports.items.as_ref(), ports.clock.as_ref(), database, &sent_name).await?;
+        if expected_version.is_some_and(|expected| expected != current.version.to_string()) {
+            return Err(CatalogError::TableChanged);
+        }
+        let Some(old) = read_definition(ports.items.as_ref(), &current.table_id).await? else { continue };
+        let next = TableRef {
+            keys: definition.partition_keys(),
+            version: current.version.saturating_add(1),
+            revision: Revision::fresh(ports.ids.as_ref()),
+            ..current.clone()
+        };
+        let head = table_head_item::encode(&next);
+        let at_head = table_head_item::key(&next.database, &next.name);
+        super::body::check_item_size(&at_head, &head, "The list of this table's partition keys")?;
+        let mut writes = vec![
+            put(at_head, head, Condition::equals("revision", current.revision.as_str())),
+            put(
+                table_definition_item::key(&next.table_id),
+                table_definition_item::encode(&next.table_id, &definition)?,
+                Condition::Present,
+            ),
+        ];
+        let old_location = old.location().ok().flatten();
+        if old_location != location {
+            writes.extend(location.clone().map(|location| put_location(&next, location)));
+            writes.extend(old_location.map(|old| Write::Delete {
+                key: location_item::key(&old, &next.table_id),
+                condition: Condition::Always,
+            }));
+        }
+        match transact(ports, &writes).await {
+            Ok(()) => return Ok(next),
+            Err(Cancelled::Conditions) => {}
+            Err(Cancelled::Store(error)) => return Err(error.into()),
+        }
+    }
+    Err(CatalogError::TableChanged)
+}
+
+/// Drops a table: head, definition and location entry in one transaction, so that it and its partitions are unreachable
+/// at once. The worker removes the partitions.
+pub async fn drop_table(ports: &Ports, database: &str, table: &str) -> Result<(), CatalogError> {
+    for _ in 0..ROUNDS {
+        let found = find_table(ports.items.as_ref(), ports.clock.as_ref(), database, table).await?;
+        if drop_found(ports, &found).await? {
+            return Ok(());
+        }
+    }
+    Err(CatalogError::Contended(format!("Table {table}")))
+}
+
+/// Drops this very table; `false` if it changed or went meanwhile.
+pub(super) async fn drop_found(ports: &Ports, table: &TableRef) -> Result<bool, CatalogError> {
+    let definition = read_definition(ports.items.as_ref(), &table.table_id).await?;
+    let mut writes = vec![Write::Delete {
+        key: table_head_item::key(&table.database, &table.name),
+        condition: Condition::equals("revision", table.revision.as_str()),
+    }];
+    writes.extend(writes_to_forget(table, definition.as_ref(), ports.clock.now_ms()));
+    match transact(ports, &writes).await {
+        Ok(()) => {
+            work::request(ports, &CatalogWork::PurgeTable(table.table_id.clone())).await;
+            Ok(true)
+        }
+        Err(Cancelled::Conditions) => Ok(false),
+        Err(Cancelled::Store(error)) => Err(error.into()),
+    }
+}

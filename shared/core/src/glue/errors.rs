@@ -1,0 +1,22 @@
+//! How failures of the catalog look on the wire.
+
+use super::{GlueException, GlueExceptionName};
+use crate::catalog::CatalogError;
+
+impl From<CatalogError> for GlueException {
+    fn from(error: CatalogError) -> Self {
+        use CatalogError as E;
+        use GlueExceptionName as Name;
+        let name = match &error {
+            E::DatabaseNotFound(_) | E::TableNotFound(_) | E::PartitionNotFound => Name::EntityNotFound,
+            E::DatabaseExists | E::TableExists | E::PartitionExists => Name::AlreadyExists,
+            E::TableChanged | E::Contended(_) => Name::ConcurrentModification,
+            E::ValuesMismatch | E::ForeignToken | E::Invalid(_) | E::Location(_) => Name::InvalidInput,
+            E::TooLarge { .. } | E::Unsupported(_) => Name::UnsupportedOperation,
+            E::Broken(_) => return GlueException::internal(error),
+            E::Store(error) => return error.clone().into(),
+            E::Decode(error) => return error.clone().into(),
+        };
+        GlueException::new(name, error.to_string())
+    }
+}

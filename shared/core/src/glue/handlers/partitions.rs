@@ -1,0 +1,138 @@
+//! Partition operations.
+
+use serde_json::{Value, json};
+
+use super::super::GlueException;
+use super::super::input::{Members, Read};
+use super::super::render::{self, Sized};
+use super::{add_token, members, page_size, position, refuse_the_past};
+use crate::catalog::tables::find_table;
+use crate::catalog::{CatalogError, Scope, TableRef};
+use crate::partition::{self, ColumnSchema, Listing, PartitionInput, Segment};
+use crate::ports::App;
+
+const PAGE_MAX: usize = 1000;
+
+async fn table_of(app: &App, input: &Members) -> Result<TableRef, GlueException> {
+    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
+    Ok(find_table(items, clock, input.required("DatabaseName")?, input.required("TableName")?).await?)
+}
+
+fn inputs(entries: Option<Value>) -> Vec<PartitionInput> {
+    match entries {
+        Some(Value::Array(entries)) => entries.into_iter().map(members).map(PartitionInput::from_json).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn value_lists(input: &Members, name: &str) -> Vec<Vec<String>> {
+    input.list(name).iter().filter_map(Value::as_object).map(|entry| entry.texts("Values")).collect()
+}
+
+pub(in crate::glue) async fn create_partition(app: &App, input: Value) -> Result<Value, GlueException> {
+    let mut input = members(input);
+    let table = table_of(app, &input).await?;
+    let given = input.remove("PartitionInput").map(members).unwrap_or_default();
+    partition::create(&app.ports, &table, PartitionInput::from_json(given)).await?;
+    Ok(json!({}))
+}
+
+pub(in crate::glue) async fn batch_create_partition(app: &App, input: Value) -> Result<Value, GlueException> {
+    let mut input = members(input);
+    let table = table_of(app, &input).await?;
+    let entries = inputs(input.remove("PartitionInputList"));
+    let values: Vec<Vec<String>> = entries.iter().map(|entry| entry.values.clone()).collect();
+    let answers = partition::create_many(&app.ports, &table, entries).await;
+    Ok(json!({ "Errors": errors(&values, answers) }))
+}
+
+fn errors(values: &[Vec<String>], answers: Vec<Result<(), CatalogError>>) -> Vec<Value> {
+    let failed = values.iter().zip(answers).filter_map(|(values, answer)| Some((values, answer.err()?)));
+    failed.map(|(values, error)| render::partition_error("PartitionValues", values, error)).collect()
+}
+
+pub(in crate::glue) async fn get_partition(app: &App, input: Value) -> Result<Value, GlueException> {
+    let input = members(input);
+    let table = table_of(app, &input).await?;
+    let found = partition::get(&app.ports, &table, &input.texts("PartitionValues")).await?;
+    Ok(json!({ "Partition": render::partition(&table, found, &app.settings.account_id) }))
+}
+
+pub(in crate::glue) async fn batch_get_partition(app: &App, input: Value) -> Result<Value, GlueException> {
+    let input = members(input);
+    let table = table_of(app, &input).await?;
+    let wanted = value_lists(&input, "PartitionsToGet");
+    let found = partition::get_many(&app.ports, &table, &wanted).await?;
+    let mut shown = Sized::default();
+    let mut unread = Vec::new();
+    for partition in found {
+        let values = partition.values().to_vec();
+        // Once one did not fit, none of the rest is shown, so that the order of the request holds over all rounds.
+        if !unread.is_empty() || !shown.push(render::partition(&table, partition, &app.settings.account_id)) {
+            unread.push(json!({ "Values": values }));
+        }
+    }
+    Ok(json!({ "Partitions": shown.into_entries(), "UnprocessedKeys": unread }))
+}
+
+fn segment_of(input: &Members) -> Result<Segment, GlueException> {
+    let Some(segment) = input.object("Segment") else { return Ok(Segment::WHOLE) };
+    let part = |name| segment.number(name).and_then(|number| u16::try_from(number).ok());
+    match (part("SegmentNumber"), part("TotalSegments")) {
+        (Some(number), Some(total)) if number < total => Ok(Segment { number, total }),
+        _ => Err(GlueException::invalid_input("SegmentNumber must be less than TotalSegments.")),
+    }
+}
+
+pub(in crate::glue) async fn get_partitions(app: &App, input: Value) -> Result<Value, GlueException> {
+    let input = members(input);
+    let table = table_of(app, &input).await?;
+    refuse_the_past(&input)?;
+    if input.text("Expression").is_some_and(|expression| !expression.trim().is_empty()) {
+        return Err(GlueException::unsupported(
+            "Expression is not served yet: list the partitions without a filter, or get them by their values.",
+        ));
+    }
+    let segment = segment_of(&input)?;
+    let (epoch, part) = (table.epoch.to_string(), format!("{}/{}", segment.number, segment.total));
+    let scope = Scope(&["GetPartitions", table.table_id.as_str(), &epoch, &part]);
+    let exclude = input.flag("ExcludeColumnSchema");
+    let listing = Listing {
+        segment,
+        after: position(app, &input, &scope).await?,
+        limit: page_size(&input, PAGE_MAX),
+        columns: if exclude { ColumnSchema::Exclude } else { ColumnSchema::Include },
+    };
+    let page = partition::list(&app.ports, &table, &listing).await?;
+    let mut shown = Sized::default();
+    let mut last = None;
+    let mut has_more = page.has_more;
+    for (key, partition) in page.partitions {
+        if !shown.push(render::partition(&table, partition, &app.settings.account_id)) {
+            has_more = true;
+            break;
+        }
+        last = Some(key);
+    }
+    let mut output = Members::new();
+    output.insert("Partitions".to_owned(), Value::Array(shown.into_entries()));
+    let next = last.filter(|_| has_more);
+    add_token(app, &mut output, &scope, next.as_deref()).await?;
+    Ok(Value::Object(output))
+}
+
+pub(in crate::glue) async fn delete_partition(app: &App, input: Value) -> Result<Value, GlueException> {
+    let input = members(input);
+    let table = table_of(app, &input).await?;
+    partition::delete(&app.ports, &table, &input.texts("PartitionValues")).await?;
+    Ok(json!({}))
+}
+
+/// No `Errors` when there are none: clients look for the member.
+pub(in crate::glue) async fn batch_delete_partition(app: &App, input: Value) -> Result<Value, GlueException> {
+    let input = members(input);
+    let table = table_of(app, &input).await?;
+    let entries = value_lists(&input, "PartitionsToDelete");
+    let errors = errors(&entries, partition::delete_many(&app.ports, &table, entries.clone()).await);
+    Ok(if errors.is_empty() { json!({}) } else { json!({ "Errors": errors }) })
+}

@@ -1,0 +1,132 @@
+//! Table operations.
+
+use serde_json::{Value, json};
+
+use super::super::GlueException;
+use super::super::input::{Members, Read};
+use super::super::render::{self, Sized};
+use super::{add_token, members, name_position, page_size, refuse_the_past};
+use crate::catalog::tables::{self, NamePattern};
+use crate::catalog::{Scope, fold};
+use crate::ports::App;
+
+const PAGE_MAX: usize = 100;
+
+/// Members of a TableInput that would make it something else than a table of its own.
+const FOREIGN_TABLES: [&str; 3] = ["TargetTable", "FederatedTable", "ViewDefinition"];
+
+/// The TableInput with its name, whichever of its two places that was given in.
+fn table_input(input: &mut Members) -> Result<Members, GlueException> {
+    let Some(Value::Object(table)) = input.remove("TableInput") else {
+        return Err(GlueException::invalid_input("TableInput is required."));
+    };
+    let name = table.required("Name")?;
+    if input.text("Name").is_some_and(|outer| fold(outer) != fold(name)) {
+        return Err(GlueException::invalid_input("Name and TableInput.Name differ: a table cannot be renamed."));
+    }
+    table.refuse(&FOREIGN_TABLES, "only tables of this catalog's own can be kept")?;
+    Ok(table)
+}
+
+/// `OpenTableFormatInput` with nothing but a version marks the table; writing Iceberg metadata is the client's business.
+fn mark_iceberg(input: &Members, table: &mut Members) -> Result<(), GlueException> {
+    let Some(iceberg) = input.object("OpenTableFormatInput").and_then(|open| open.object("IcebergInput")) else {
+        return Ok(());
+    };
+    iceberg.refuse(&["CreateIcebergTableInput"], "write the Iceberg metadata and name it in Parameters instead")?;
+    let parameters = table.entry("Parameters").or_insert_with(|| json!({}));
+    if let Value::Object(parameters) = parameters {
+        parameters.insert("table_type".to_owned(), json!("ICEBERG"));
+    }
+    Ok(())
+}
+
+pub(in crate::glue) async fn create_table(app: &App, input: Value) -> Result<Value, GlueException> {
+    let mut input = members(input);
+    input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
+    input.refuse(&["PartitionIndexes"], "create the table without; listings do not depend on indexes")?;
+    let mut table = table_input(&mut input)?;
+    mark_iceberg(&input, &mut table)?;
+    tables::create_table(&app.ports, input.required("DatabaseName")?, table).await?;
+    Ok(json!({}))
+}
+
+pub(in crate::glue) async fn get_table(app: &App, input: Value) -> Result<Value, GlueException> {
+    let input = members(input);
+    refuse_the_past(&input)?;
+    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
+    let (database, name) = (input.required("DatabaseName")?, input.required("Name")?);
+    let (table, definition) = tables::get_table(items, clock, database, name).await?;
+    Ok(json!({ "Table": attributes(&input, render::table(&table, &definition, &app.settings.account_id))? }))
+}
+
+/// Keeps what `AttributesToGet` asks for.
+fn attributes(input: &Members, table: Value) -> Result<Value, GlueException> {
+    let wanted = input.texts("AttributesToGet");
+    if wanted.iter().any(|name| name == "LATEST_ICEBERG_METADATA") {
+        return Err(GlueException::unsupported(
+            "AttributesToGet LATEST_ICEBERG_METADATA is not served yet: read the file that Parameters.metadata_location names.",
+        ));
+    }
+    if wanted.is_empty() || wanted.iter().any(|name| name == "DEFAULT") {
+        return Ok(table);
+    }
+    let mut table = members(table);
+    let with_type = wanted.iter().any(|name| name == "TABLE_TYPE");
+    table.retain(|name, _| name == "Name" || (name == "TableType" && with_type));
+    Ok(Value::Object(table))
+}
+
+pub(in crate::glue) async fn get_tables(app: &App, input: Value) -> Result<Value, GlueException> {
+    let input = members(input);
+    refuse_the_past(&input)?;
+    let database = input.required("DatabaseName")?;
+    let expression = input.text("Expression").filter(|expression| !expression.trim().is_empty());
+    let pattern = expression.map(NamePattern::parse).transpose()?;
+    let folded = fold(database);
+    let scope = Scope(&["GetTables", &folded, expression.unwrap_or_default()]);
+    let after = name_position(app, &input, &scope).await?;
+    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
+    let limit = page_size(&input, PAGE_MAX);
+    let page = tables::list_tables(items, clock, database, pattern.as_ref(), after, limit).await?;
+    let mut next = page.next;
+    let mut shown = Sized::default();
+    let mut last: Option<String> = None;
+    for (table, definition) in &page.tables {
+        if !shown.push(attributes(&input, render::table(table, definition, &app.settings.account_id))?) {
+            next = last;
+            break;
+        }
+        last = Some(table.name.clone());
+    }
+    let mut output = Members::new();
+    output.insert("TableList".to_owned(), Value::Array(shown.into_entries()));
+    add_token(app, &mut output, &scope, next.as_deref().map(str::as_bytes)).await?;
+    Ok(Value::Object(output))
+}
+
+/// `SkipArchive` and `Force` make no difference yet: no version but the current one is kept.
+pub(in crate::glue) async fn update_table(app: &App, input: Value) -> Result<Value, GlueException> {
+    let mut input = members(input);
+    input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
+    input.refuse(&["UpdateOpenTableFormatInput", "ViewUpdateAction"], "give the whole definition in TableInput")?;
+    let table = table_input(&mut input)?;
+    let database = input.required("DatabaseName")?;
+    tables::update_table(&app.ports, database, table, input.text("VersionId")).await?;
+    Ok(json!({}))
+}
+
+pub(in crate::glue) async fn delete_table(app: &App, input: Value) -> Result<Value, GlueException> {
+    let input = members(input);
+    input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
+    tables::drop_table(&app.ports, input.required("DatabaseName")?, input.required("Name")?).await?;
+    Ok(json!({}))
+}
+
+/// There are no indexes; clients ask after every table they create.
+pub(in crate::glue) async fn get_partition_indexes(app: &App, input: Value) -> Result<Value, GlueException> {
+    let input = members(input);
+    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
+    tables::find_table(items, clock, input.required("DatabaseName")?, input.required("TableName")?).await?;
+    Ok(json!({ "PartitionIndexDescriptorList": [] }))
+}

@@ -1,0 +1,74 @@
+//! The one table of operations. To serve another: write its handler, add a line.
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::GlueException;
+use super::handlers::{databases, partitions, tables};
+use crate::ports::App;
+
+/// Carries out an operation: checked input in, output out.
+pub type Handler = for<'a> fn(&'a App, Value) -> BoxFuture<'a, Result<Value, GlueException>>;
+
+/// An operation of the service.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// As in `X-Amz-Target`, without `AWSGlue.`.
+    pub name: &'static str,
+    pub handler: Handler,
+}
+
+/// `operation!("Name", handler)` with `async fn handler(&App, Value) -> Result<Value, GlueException>`.
+macro_rules! operation {
+    ($name:literal, $handler:path) => {{
+        fn boxed(app: &App, input: Value) -> BoxFuture<'_, Result<Value, GlueException>> {
+            Box::pin($handler(app, input))
+        }
+        Operation { name: $name, handler: boxed }
+    }};
+}
+
+/// Everything that is served.
+pub static OPERATIONS: &[Operation] = &[
+    operation!("CreateDatabase", databases::create_database),
+    operation!("GetDatabase", databases::get_database),
+    operation!("GetDatabases", databases::get_databases),
+    operation!("DeleteDatabase", databases::delete_database),
+    operation!("CreateTable", tables::create_table),
+    operation!("GetTable", tables::get_table),
+    operation!("GetTables", tables::get_tables),
+    operation!("UpdateTable", tables::update_table),
+    operation!("DeleteTable", tables::delete_table),
+    operation!("GetPartitionIndexes", tables::get_partition_indexes),
+    operation!("CreatePartition", partitions::create_partition),
+    operation!("BatchCreatePartition", partitions::batch_create_partition),
+    operation!("GetPartition", partitions::get_partition),
+    operation!("GetPartitions", partitions::get_partitions),
+    operation!("BatchGetPartition", partitions::batch_get_partition),
+    operation!("DeletePartition", partitions::delete_partition),
+    operation!("BatchDeletePartition", partitions::batch_delete_partition),
+];
+
+/// The operation of this name.
+pub fn find(name: &str) -> Option<&'static Operation> {
+    OPERATIONS.iter().find(|operation| operation.name == name)
+}
+
+/// Names of everything that is served, for messages.
+pub fn served() -> String {
+    OPERATIONS.iter().map(|operation| operation.name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_is_there_once_and_in_the_model() {
+        for (at, operation) in OPERATIONS.iter().enumerate() {
+            let first = OPERATIONS.iter().position(|other| other.name == operation.name);
+            assert_eq!(first, Some(at), "{}", operation.name);
+            assert!(crate::glue::model::model().unwrap().input(operation.name).is_some(), "{}", operation.name);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `POST /` of the AWS JSON 1.1 protocol.
+
+use serde_json::Value;
+
+use super::operations::{find, served};
+use super::validate::check_input;
+use super::{GlueException, GlueExceptionName};
+use crate::ports::App;
+
+/// Prefix of `X-Amz-Target`.
+const TARGET_PREFIX: &str = "AWSGlue.";
+/// Content type of answers.
+const CONTENT_TYPE: &str = "application/x-amz-json-1.1";
+
+/// An answer, ready for any HTTP front.
+#[derive(Clone, Debug)]
+pub struct WireAnswer {
+    pub status: u16,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: String,
+    /// The failure that the answer reports, for the log.
+    pub failure: Option<GlueException>,
+}
+
+impl WireAnswer {
+    /// Either answer of an operation.
+    pub fn new(outcome: Result<Value, GlueException>, request_id: &str) -> Self {
+        let mut headers = vec![("content-type", CONTENT_TYPE.to_owned()), ("x-amzn-requestid", request_id.to_owned())];
+        match outcome {
+            Ok(output) => Self { status: 200, headers, body: output.to_string(), failure: None },
+            Err(failure) => {
+                headers.push(("x-amzn-errortype", failure.name.as_str().to_owned()));
+                let (status, body) = (failure.name.glue_status(), failure.body().to_string());
+                Self { status, headers, body, failure: Some(failure) }
+            }
+        }
+    }
+}
+
+/// Answers one request. `target` is the header `X-Amz-Target`; `body` is decoded already.
+pub async fn answer(app: &App, target: Option<&str>, body: &[u8], request_id: &str) -> WireAnswer {
+    let outcome = match read(target, body) {
+        Ok((operation, input)) => call(app, operation, input).await,
+        Err(refusal) => Err(refusal),
+    };
+    WireAnswer::new(outcome, request_id)
+}
+
+fn read<'a>(target: Option<&'a str>, body: &[u8]) -> Result<(&'a str, Value), GlueException> {
+    let unknown = |text: String| GlueException::new(GlueExceptionName::UnknownOperation, text);
+    let target = target.ok_or_else(|| {
+        unknown(format!(
+            "The header X-Amz-Target is missing. It should be {TARGET_PREFIX}<operation>; served: {}.",
+            served()
+        ))
+    })?;
+    let operation = target.strip_prefix(TARGET_PREFIX).filter(|name| find(name).is_some()).ok_or_else(|| {
+        let target: String = target.chars().take(128).collect();
+        unknown(format!("`{target}` is not served. Served, with {TARGET_PREFIX} before the name: {}.", served()))
+    })?;
+    let malformed = |text: String| GlueException::new(GlueExceptionName::Serialization, text);
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok((operation, Value::Object(serde_json::Map::new())));
+    }
+    let input: Value =
+        serde_json::from_slice(body).map_err(|error| malformed(format!("The body is not JSON: {error}")))?;
+    if !input.is_object() {
+        return Err(malformed("The body should be a JSON object.".to_owned()));
+    }
+    Ok((operation, input))
+}
+
+/// Calls an operation by name: model constraints, then its handler. Also the way in for other fronts (REST).
+pub async fn call(app: &App, operation: &str, input: Value) -> Result<Value, GlueException> {
+    let found = find(operation).ok_or_else(|| {
+        let text = format!("`{operation}` is not served. Served: {}.", served());
+        GlueException::new(GlueExceptionName::UnknownOperation, text)
+    })?;
+    let Value::Object(members) = &input else {
+        let text = "The input should be a JSON object.";
+        return Err(GlueException::new(GlueExceptionName::Serialization, text));
+    };
+    let checked = check_input(operation, members)?;
+    check_catalog(app, &checked)?;
+    (found.handler)(app, Value::Object(checked)).await
+}
+
+/// There is one catalog, the account's own; absent means it.
+fn check_catalog(app: &App, input: &serde_json::Map<String, Value>) -> Result<(), GlueException> {
+    match input.get("CatalogId").and_then(Value::as_str) {
+        Some(other) if other != app.settings.account_id => {
+            Err(GlueException::not_found(format!("Catalog {other} not found.")))
+        }
+        _ => Ok(()),
+    }
+}
