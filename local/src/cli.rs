@@ -81,6 +81,11 @@ pub enum Command {
     Serve,
     /// Take a small real data set through all three paths, in a process and folder of its own, and say what happened.
     Demo,
+    /// Print the settings that let other programs use a running Lakewarden: eval "$(lakewarden env)".
+    Env {
+        #[command(flatten)]
+        at: GatewayArgs,
+    },
     /// Show or move the clock of a running Lakewarden. It stands behind retention, schedules and LastModified.
     Clock {
         #[command(flatten)]

@@ -1,5 +1,15 @@
-//! Lakewarden on a laptop.
+//! Lakewarden on a laptop: embedded DynamoDB, S3 and queues, the HTTP gateway, event delivery, the scheduler.
 
+pub mod cli;
+pub mod client;
+pub mod clock;
+pub mod deliver;
+pub mod demo;
 pub mod dynamodb;
 pub mod exclusive;
+pub mod gateway;
+pub mod logs;
 pub mod s3;
+pub mod schedule;
+pub mod sqs;
+pub mod system;

@@ -1,1 +1,19 @@
-fn main() {}
+//! Bootstrap of the Lambda function.
+
+use aws_lambda_events::event::apigw::ApiGatewayV2httpRequest;
+use lakewarden_aws::AppCell;
+use lakewarden_core::ports::Deadline;
+use lambda_runtime::{Error, LambdaEvent, service_fn};
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    lakewarden_aws::init_logs();
+    let cell = AppCell::from_env().await?;
+    let cell = &cell;
+    let function = move |event: LambdaEvent<ApiGatewayV2httpRequest>| async move {
+        let app = cell.for_arn(&event.context.invoked_function_arn);
+        let deadline = Deadline(i64::try_from(event.context.deadline).unwrap_or(i64::MAX));
+        Ok::<_, Error>(catalog_api::handle(app, event.payload, deadline).await)
+    };
+    lambda_runtime::run(service_fn(function)).await
+}

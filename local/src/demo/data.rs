@@ -12,6 +12,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use serde_json::{Value, json};
 use thiserror::Error;
+use time::{Date, Month};
 
 const CSV: &str = include_str!("../../demo/seattle-weather.csv");
 
@@ -70,14 +71,9 @@ fn parse_day(line: &str) -> Option<Day> {
     Some(Day { date, days_since_1970, year, month, precipitation_mm, temp_max_c, temp_min_c, wind_m_s, weather })
 }
 
-/// Days of the proleptic Gregorian calendar; enough for the years of the data.
 fn days_since_1970(year: i32, month: u8, day: u8) -> Option<i32> {
-    let leap = |year: i32| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let february = if leap(year) { 29 } else { 28 };
-    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let before: i32 = lengths.iter().take(usize::from(month.checked_sub(1)?)).sum();
-    let years: i32 = (1970..year).map(|year| if leap(year) { 366 } else { 365 }).sum();
-    Some(years + before + i32::from(day) - 1)
+    let date = Date::from_calendar_date(year, Month::try_from(month).ok()?, day).ok()?;
+    Some(date.to_julian_day() - Date::from_ordinal_date(1970, 1).ok()?.to_julian_day())
 }
 
 /// Schema of the Delta table, as the log's `schemaString`. The partition columns `year` and `month` are not in the files.

@@ -3,7 +3,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region, timeout::TimeoutConfig};
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
@@ -30,6 +30,7 @@ fn begin(storage: Storage) -> Result<Server, StartError> {
         .region(Region::new("us-east-1"))
         .endpoint_url(format!("http://{}", running.address()))
         .credentials_provider(Credentials::new("test", "testsecret", None, None, "test"))
+        .timeout_config(TimeoutConfig::builder().connect_timeout(Duration::from_secs(30)).build())
         .build();
     Ok(Server { running, client: Client::from_conf(config), stop })
 }
@@ -37,7 +38,7 @@ fn begin(storage: Storage) -> Result<Server, StartError> {
 impl Server {
     async fn end(self) {
         self.stop.send(()).unwrap();
-        tokio::time::timeout(Duration::from_secs(20), self.running.join()).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(30), self.running.join()).await.unwrap().unwrap();
     }
 
     async fn create_table(&self) {

@@ -2,11 +2,13 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder as Connections;
 use hyper_util::server::graceful::GracefulShutdown;
-use s3s::auth::SimpleAuth;
+use s3s::auth::{S3Auth, SecretKey};
 use s3s::service::S3ServiceBuilder;
+use s3s::{S3Result, s3_error};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -31,11 +33,21 @@ impl fmt::Debug for Credentials {
     }
 }
 
+#[async_trait]
+impl S3Auth for Credentials {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        if access_key == self.access_key {
+            return Ok(SecretKey::from(self.secret_key.as_str()));
+        }
+        Err(s3_error!(InvalidAccessKeyId, "The AWS Access Key Id you provided does not exist in our records."))
+    }
+}
+
 /// Serves S3 on `listener` until `shutdown` resolves, then lets requests under way end, up to [`DRAIN_MS`]; what still
 /// runs then is cut off.
 ///
 /// Paths are `/bucket/key` (path style). Requests must be signed (version 4, headers or presigned) with `credentials`;
-/// others answer `AccessDenied`, a wrong signature `SignatureDoesNotMatch`. Returns when every connection is closed.
+/// others answer `AccessDenied`, another access key `InvalidAccessKeyId`, a wrong signature `SignatureDoesNotMatch`. Returns when every connection is closed.
 pub async fn serve(listener: TcpListener, store: Store, credentials: Credentials, shutdown: impl Future<Output = ()>) {
     serve_with_drain(listener, store, credentials, shutdown, Duration::from_millis(DRAIN_MS)).await;
 }
@@ -48,7 +60,7 @@ pub(super) async fn serve_with_drain(
     drain: Duration,
 ) {
     let mut builder = S3ServiceBuilder::new(Service { store });
-    builder.set_auth(SimpleAuth::from_single(credentials.access_key, credentials.secret_key));
+    builder.set_auth(credentials);
     let service = builder.build();
     let http = Connections::new(TokioExecutor::new());
     let graceful = GracefulShutdown::new();

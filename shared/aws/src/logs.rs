@@ -1,3 +1,5 @@
+use std::io::IsTerminal;
+
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::{EnvFilter, FilterExt, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -22,7 +24,7 @@ pub fn init_logs() {
     let layer = if std::env::var_os(RUNS_IN_LAMBDA).is_some() {
         lines.json().flatten_event(true).boxed()
     } else {
-        lines.with_target(false).boxed()
+        lines.with_target(false).with_ansi(std::io::stderr().is_terminal()).boxed()
     };
     let started = tracing_subscriber::registry().with(layer.with_filter(wanted.and(harmless))).try_init();
     if started.is_err() {

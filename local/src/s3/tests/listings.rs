@@ -1,6 +1,8 @@
 use aws_sdk_s3::operation::list_objects_v2::builders::ListObjectsV2FluentBuilder;
 use aws_sdk_s3::types::EncodingType;
 
+use futures::StreamExt;
+
 use super::{BUCKET, NOW_S, Server, refused};
 
 const KEYS: [&str; 12] =
@@ -88,12 +90,12 @@ async fn the_old_listing_pages_by_marker() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_keys_make_a_page() {
     let server = Server::start().await;
-    let mut puts = tokio::task::JoinSet::new();
-    for n in 0..1001 {
-        let put = server.client.put_object().bucket(BUCKET).key(format!("p/{n:04}"));
-        puts.spawn(async move { put.send().await.unwrap() });
-    }
-    puts.join_all().await;
+    futures::stream::iter(0..1001)
+        .for_each_concurrent(8, |n| {
+            let put = server.client.put_object().bucket(BUCKET).key(format!("p/{n:04}"));
+            async move { drop(put.send().await.unwrap()) }
+        })
+        .await;
     let page = server.client.list_objects_v2().bucket(BUCKET).prefix("p/").max_keys(5000).send().await.unwrap();
     assert_eq!((page.contents().len(), page.is_truncated(), page.max_keys()), (1000, Some(true), Some(1000)));
 }

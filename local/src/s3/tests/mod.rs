@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_s3::Client;
-use aws_sdk_s3::config::{BehaviorVersion, Credentials as Keys, Region, retry::RetryConfig};
+use aws_sdk_s3::config::{BehaviorVersion, Credentials as Keys, Region, retry::RetryConfig, timeout::TimeoutConfig};
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::primitives::ByteStream;
 use lakewarden_core::store::memory::ManualClock;
@@ -30,7 +30,8 @@ pub(super) const BUCKET: &str = "lake";
 pub(super) const NOW_MS: i64 = 1_767_323_045_678;
 pub(super) const NOW_S: i64 = 1_767_323_045;
 
-const DRAIN: Duration = Duration::from_secs(5);
+/// Generous, so that a busy machine fails no test.
+const DRAIN: Duration = Duration::from_secs(30);
 
 /// A running server; stopped with `stop`, or with its runtime.
 pub(super) struct Server {
@@ -86,6 +87,7 @@ pub(super) fn client(address: SocketAddr, access_key: &str, secret_key: &str) ->
         .endpoint_url(format!("http://{address}"))
         .credentials_provider(Keys::new(access_key, secret_key, None, None, "test"))
         .retry_config(RetryConfig::disabled())
+        .timeout_config(TimeoutConfig::builder().connect_timeout(DRAIN).build())
         .force_path_style(true)
         .build();
     Client::from_conf(config)

@@ -265,3 +265,26 @@ async fn presigned_requests_are_served() {
     let tampered = path.replace("/k%20a", "/k%20b");
     assert!(super::refusals::raw_get(server.address, &tampered).await.contains("SignatureDoesNotMatch"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_breaks_off_leaves_nothing() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let server = Server::start().await;
+    let before = server.put("k", "old").await;
+    let presigning = PresigningConfig::expires_in(Duration::from_secs(60)).unwrap();
+    let request = server.client.put_object().bucket(BUCKET).key("k").presigned(presigning).await.unwrap();
+    let path = request.uri().split_once(&server.address.to_string()).unwrap().1;
+    for sent in [10, 100_000] {
+        let mut socket = tokio::net::TcpStream::connect(server.address).await.unwrap();
+        let head = format!("PUT {path} HTTP/1.1\r\nHost: {}\r\nContent-Length: 200000\r\n\r\n", server.address);
+        socket.write_all(head.as_bytes()).await.unwrap();
+        socket.write_all(&vec![b'x'; sent]).await.unwrap();
+        socket.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer).await;
+        assert!(!String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 200"), "{sent}");
+    }
+    let head = server.client.head_object().bucket(BUCKET).key("k").send().await.unwrap();
+    assert_eq!(head.e_tag(), Some(before.as_str()));
+    assert_eq!(std::fs::read_dir(server.store.bodies().path_of("")).unwrap().count(), 0);
+}

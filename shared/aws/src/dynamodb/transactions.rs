@@ -15,8 +15,8 @@ use super::reads::unbuilt;
 use super::{Axis, DynamoItems};
 use crate::errors::store_error;
 
-/// DynamoDB's limit for a token.
-const TOKEN_MAX_CHARS: usize = 36;
+/// DynamoDB's limit for a token is 36 characters; bytes are the narrower reading.
+const TOKEN_MAX_BYTES: usize = 36;
 
 impl DynamoItems {
     pub(super) async fn carry_out(&self, writes: &[Write], token: &str) -> Result<(), TransactError> {
@@ -136,11 +136,11 @@ fn decode_reason(write: &Write, reason: CancellationReason, operation: &str) -> 
 
 /// Tokens above DynamoDB's limit are replaced by their hash.
 fn encode_token(token: &str) -> Cow<'_, str> {
-    if token.chars().count() <= TOKEN_MAX_CHARS {
+    if token.len() <= TOKEN_MAX_BYTES {
         return Cow::Borrowed(token);
     }
     let digest = Sha256::digest(token.as_bytes());
-    let hex: String = digest.iter().take(TOKEN_MAX_CHARS / 2).map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = digest.iter().take(TOKEN_MAX_BYTES / 2).map(|byte| format!("{byte:02x}")).collect();
     Cow::Owned(hex)
 }
 

@@ -107,13 +107,17 @@ pub(super) fn size(bytes: &Bytes) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
+/// No object is larger; offsets above it are no numbers to some servers.
+const OFFSET_MAX: u64 = i64::MAX.unsigned_abs();
+
 /// The `Range` header; ends are inclusive there.
 fn encode_range(range: ByteRange) -> String {
     match range {
         ByteRange::From { start, length } => {
-            format!("bytes={start}-{}", start.saturating_add(length.saturating_sub(1)))
+            let (start, end) = (start.min(OFFSET_MAX), start.saturating_add(length.saturating_sub(1)));
+            format!("bytes={start}-{}", end.min(OFFSET_MAX))
         }
-        ByteRange::Suffix { length } => format!("bytes=-{length}"),
+        ByteRange::Suffix { length } => format!("bytes=-{}", length.min(OFFSET_MAX)),
     }
 }
 
@@ -169,7 +173,7 @@ mod tests {
     #[test]
     fn ranges_are_inclusive_on_the_wire() {
         assert_eq!(encode_range(ByteRange::From { start: 0, length: 1 }), "bytes=0-0");
-        assert_eq!(encode_range(ByteRange::From { start: 5, length: u64::MAX }), format!("bytes=5-{}", u64::MAX));
+        assert_eq!(encode_range(ByteRange::From { start: 5, length: u64::MAX }), format!("bytes=5-{}", i64::MAX));
         assert_eq!(encode_range(ByteRange::Suffix { length: 8 }), "bytes=-8");
         assert_eq!(total_bytes("bytes 0-9/100"), Some(100));
         assert_eq!(total_bytes("bytes 0-9/*"), None);

@@ -11,6 +11,8 @@ use crate::location::{Location, LocationError};
 use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
 
 const SCHEMA_VERSION: i64 = 1;
+/// The longest bucket names that S3 ever allowed.
+const BUCKET_MAX_BYTES: usize = 255;
 
 /// What a table's creator or last updater said of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,11 +60,15 @@ impl TableDefinition {
     ///
     /// # Errors
     /// An S3 location that names no bucket or has dot segments: such a table could not be protected.
-    pub fn location(&self) -> Result<Option<Location>, LocationError> {
+    pub fn location(&self) -> Result<Option<Location>, CatalogError> {
         match self.location_uri().map(Location::parse) {
             None | Some(Err(LocationError::NotS3(_))) => Ok(None),
+            Some(Ok(location)) if location.bucket.len() > BUCKET_MAX_BYTES => {
+                let bytes = location.bucket.len();
+                Err(CatalogError::Invalid(format!("The table's Location has a bucket name of {bytes} bytes.")))
+            }
             Some(Ok(location)) => Ok(Some(location)),
-            Some(Err(error)) => Err(error),
+            Some(Err(error)) => Err(error.into()),
         }
     }
 

@@ -15,3 +15,6 @@ mod wire;
 
 pub use exception::{GlueException, GlueExceptionName};
 pub use wire::{WireAnswer, answer, call};
+
+#[cfg(test)]
+mod tests;

@@ -92,3 +92,146 @@ impl Faults {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::store::memory::MemoryWorld;
+    use crate::store::{
+        Condition, Consistency, GetOptions, Item, Key, ObjectError, ObjectKey, PutOptions, Query, Queue, QueueName,
+        SortRange, Table, TransactError, Value, Write, WriteError,
+    };
+
+    fn key(sk: &str) -> Key {
+        Key::new(Table::Catalog, "p", sk)
+    }
+
+    fn numbered(number: i64) -> Item {
+        Item::from([("number".to_owned(), Value::from(number))])
+    }
+
+    fn kind(answer: Result<(), WriteError>) -> Option<StoreErrorKind> {
+        match answer {
+            Err(WriteError::Store(error)) => Some(error.kind),
+            _ => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_fault_before_a_call_leaves_nothing_behind() {
+        let world = MemoryWorld::new(0);
+        let items = &world.ports.items;
+        world.faults.inject("put catalog", 0, Fault::Before(StoreErrorKind::Throttled));
+        let answer = items.put(&key("a"), Item::new(), Condition::Absent).await;
+        assert_eq!(kind(answer), Some(StoreErrorKind::Throttled));
+        assert_eq!(items.get(&key("a"), Consistency::Strong).await, Ok(None));
+        assert_eq!(items.item_usage().puts, 0);
+        items.put(&key("a"), Item::new(), Condition::Absent).await.unwrap();
+        assert_eq!(world.faults.calls(), ["put catalog", "get catalog", "put catalog"]);
+    }
+
+    #[tokio::test]
+    async fn a_lost_answer_hides_what_was_done() {
+        let world = MemoryWorld::new(0);
+        let ports = &world.ports;
+        let lost = Fault::After(StoreErrorKind::Unavailable);
+        for operation in ["put catalog", "delete catalog", "transact catalog", "put s3://b/k", "send sweeps"] {
+            world.faults.inject(operation, 0, lost);
+        }
+        let unavailable = Some(StoreErrorKind::Unavailable);
+        assert_eq!(kind(ports.items.put(&key("a"), Item::new(), Condition::Absent).await), unavailable);
+        assert!(ports.items.get(&key("a"), Consistency::Strong).await.unwrap().is_some());
+        assert_eq!(kind(ports.items.delete(&key("a"), Condition::Present).await), unavailable);
+        assert!(ports.items.get(&key("a"), Consistency::Strong).await.unwrap().is_none());
+
+        let writes = [Write::Put { key: key("b"), item: numbered(1), condition: Condition::Absent }];
+        let answer = ports.items.transact(&writes, "token").await;
+        assert!(matches!(answer, Err(TransactError::Store(error)) if Some(error.kind) == unavailable));
+        assert_eq!(ports.items.transact(&writes, "token").await, Ok(()), "the token makes it happen once");
+
+        let at = ObjectKey::new("b", "k");
+        let answer = ports.objects.put(&at, Bytes::from_static(b"x"), &PutOptions::default()).await;
+        assert!(matches!(answer, Err(ObjectError::Store(error)) if Some(error.kind) == unavailable));
+        assert!(ports.objects.get(&at, &GetOptions::default()).await.is_ok());
+
+        assert!(world.queue.send(QueueName::Sweeps, "m".to_owned(), 0).await.is_err());
+        assert_eq!(world.queue.take(QueueName::Sweeps).as_deref(), Some("m"));
+    }
+
+    #[tokio::test]
+    async fn a_failed_condition_is_no_lost_answer() {
+        let world = MemoryWorld::new(0);
+        world.faults.inject("put catalog", 0, Fault::After(StoreErrorKind::Unavailable));
+        let answer = world.ports.items.put(&key("a"), Item::new(), Condition::Present).await;
+        assert_eq!(answer, Err(WriteError::ConditionFailed { old: None }));
+    }
+
+    #[tokio::test]
+    async fn faults_hit_the_calls_they_were_meant_for() {
+        let world = MemoryWorld::new(0);
+        let items = &world.ports.items;
+        world.faults.inject("put", 2, Fault::Before(StoreErrorKind::Throttled));
+        world.faults.inject("put commits", 0, Fault::Before(StoreErrorKind::Conflict));
+        let commits = Key::new(Table::Commits, "p", "s");
+        let mut kinds = Vec::new();
+        for at in [&key("a"), &key("b"), &commits, &commits, &key("c")] {
+            kinds.push(kind(items.put(at, Item::new(), Condition::Always).await));
+        }
+        // The third put meets the older fault; the one for commits waits for the next put there.
+        let (throttled, conflict) = (Some(StoreErrorKind::Throttled), Some(StoreErrorKind::Conflict));
+        assert_eq!(kinds, [None, None, throttled, conflict, None]);
+    }
+
+    #[tokio::test]
+    async fn a_crashed_process_does_nothing_until_it_starts_again() {
+        let world = MemoryWorld::new(0);
+        let items = &world.ports.items;
+        world.faults.crash_after(2);
+        for name in ["a", "b"] {
+            items.put(&key(name), Item::new(), Condition::Absent).await.unwrap();
+        }
+        for name in ["c", "d"] {
+            let answer = items.put(&key(name), Item::new(), Condition::Absent).await;
+            assert_eq!(kind(answer), Some(StoreErrorKind::Unavailable));
+        }
+        assert!(world.ports.objects.head(&ObjectKey::new("b", "k")).await.is_err());
+        assert!(world.queue.send(QueueName::Sweeps, "m".to_owned(), 0).await.is_err());
+        world.faults.revive();
+        let page = items.query(&Query::new(Table::Catalog, "p", SortRange::All)).await.unwrap();
+        assert_eq!(page.items.into_iter().map(|(at, _)| at).collect::<Vec<_>>(), [key("a"), key("b")]);
+        assert_eq!(world.queue.len(QueueName::Sweeps), 0);
+    }
+
+    #[tokio::test]
+    async fn stale_reads_answer_what_was_there_before() {
+        let world = MemoryWorld::new(0);
+        let items = &world.ports.items;
+        for number in [1, 2] {
+            items.put(&key("changed"), numbered(number), Condition::Always).await.unwrap();
+            items.put(&key("gone"), numbered(number), Condition::Always).await.unwrap();
+        }
+        items.put(&key("new"), numbered(1), Condition::Absent).await.unwrap();
+        items.delete(&key("gone"), Condition::Present).await.unwrap();
+        let keys = [key("changed"), key("gone"), key("new")];
+        let fresh = vec![(keys[0].clone(), numbered(2)), (keys[2].clone(), numbered(1))];
+        let stale = vec![(keys[0].clone(), numbered(1)), (keys[1].clone(), numbered(2))];
+        for (stale_reads, consistency, expected) in [
+            (false, Consistency::Eventual, &fresh),
+            (true, Consistency::Strong, &fresh),
+            (true, Consistency::Eventual, &stale),
+        ] {
+            world.faults.set_stale_reads(stale_reads);
+            let query = Query { consistency, ..Query::new(Table::Catalog, "p", SortRange::All) };
+            assert_eq!(&items.query(&query).await.unwrap().items, expected);
+            assert_eq!(&items.batch_get(&keys, consistency).await.unwrap().found, expected);
+            for at in &keys {
+                let item = expected.iter().find(|(found, _)| found == at).map(|(_, item)| item.clone());
+                assert_eq!(items.get(at, consistency).await, Ok(item));
+            }
+        }
+        // Conditions never look at stale items.
+        items.put(&key("changed"), numbered(3), Condition::equals("number", 2)).await.unwrap();
+    }
+}

@@ -26,7 +26,7 @@ struct State {
     usage: ObjectUsage,
 }
 
-/// S3's behaviour in memory: strong consistency, byte order, conditional writes and deletes.
+/// S3's behaviour in memory: strong consistency, byte order, conditional writes and deletes. Every bucket exists.
 pub struct MemoryObjects {
     state: Mutex<State>,
     clock: Arc<dyn Clock>,

@@ -1,0 +1,90 @@
+//! API Gateway's HTTP event, payload format 2.0.
+
+use aws_lambda_events::encodings::Body;
+use aws_lambda_events::event::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use lakewarden_core::glue::{GlueException, GlueExceptionName, WireAnswer};
+use lakewarden_core::ports::App;
+
+use crate::rest::RestAnswer;
+
+/// What routing needs of a request.
+#[derive(Debug)]
+pub(crate) struct Envelope {
+    pub(crate) method: Method,
+    /// Without the stage, percent-encoded as it came.
+    pub(crate) path: String,
+    /// `X-Amz-Target`.
+    pub(crate) target: Option<String>,
+    pub(crate) request_id: String,
+}
+
+impl Envelope {
+    pub(crate) fn open(request: &ApiGatewayV2httpRequest, app: &App) -> Self {
+        let context = &request.request_context;
+        let path = request.raw_path.as_deref().unwrap_or("/");
+        // With a named stage the path begins with it.
+        let stage = context.stage.as_deref().filter(|stage| !stage.is_empty() && *stage != "$default");
+        let inner = stage.and_then(|stage| path.strip_prefix('/')?.strip_prefix(stage));
+        let path = inner.filter(|rest| rest.is_empty() || rest.starts_with('/')).unwrap_or(path);
+        let target = request.headers.get("x-amz-target").map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let request_id = context.request_id.clone().filter(|id| !id.is_empty());
+        Self {
+            method: context.http.method.clone(),
+            path: path.to_owned(),
+            target: target.map(|target| target.into_owned()),
+            request_id: request_id.unwrap_or_else(|| app.ports.ids.uuid().to_string()),
+        }
+    }
+
+    /// A failure in the form of the protocol that was spoken.
+    pub(crate) fn refuse(&self, failure: GlueException) -> WireAnswer {
+        if self.is_glue() {
+            WireAnswer::new(Err(failure), &self.request_id)
+        } else {
+            rest_answer(Err(failure), &self.request_id)
+        }
+    }
+}
+
+/// The body's bytes; the gateway encodes what it does not take for text.
+pub(crate) fn body(request: &ApiGatewayV2httpRequest) -> Result<Vec<u8>, GlueException> {
+    match &request.body {
+        None => Ok(Vec::new()),
+        Some(body) if request.is_base64_encoded => STANDARD.decode(body).map_err(|_| {
+            GlueException::new(GlueExceptionName::Serialization, "The event says that its body is base64; it is not.")
+        }),
+        Some(body) => Ok(body.clone().into_bytes()),
+    }
+}
+
+/// An answer of REST: the same names and bodies, proper statuses.
+pub(crate) fn rest_answer(outcome: Result<RestAnswer, GlueException>, request_id: &str) -> WireAnswer {
+    let mut headers =
+        vec![("content-type", "application/json".to_owned()), ("x-amzn-requestid", request_id.to_owned())];
+    match outcome {
+        Ok(answer) => WireAnswer { status: answer.status, headers, body: answer.body.to_string(), failure: None },
+        Err(failure) => {
+            headers.push(("x-amzn-errortype", failure.name.as_str().to_owned()));
+            let (status, body) = (failure.name.rest_status(), failure.body().to_string());
+            WireAnswer { status, headers, body, failure: Some(failure) }
+        }
+    }
+}
+
+pub(crate) fn close(answer: WireAnswer) -> ApiGatewayV2httpResponse {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &answer.headers {
+        // A request id that no header can carry is left out.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
+    let mut response = ApiGatewayV2httpResponse::default();
+    response.status_code = i64::from(answer.status);
+    response.headers = headers;
+    response.body = Some(Body::Text(answer.body));
+    response
+}

@@ -1,0 +1,338 @@
+//! Delivery of events: S3's outbox -> EventBridge event -> queue -> handler.
+//!
+//! At least once, like on AWS: an event leaves the outbox only after the queue has it, a message leaves the queue only
+//! after its handler succeeded. Failed messages come back with growing pauses and end, after several tries, as dead
+//! letters that are kept and listed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lakewarden_core::ports::Deadline;
+use lakewarden_core::store::{Clock, QueueName};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::s3::{Event, EventId};
+use crate::sqs::{LocalQueues, Outgoing, QueueFailure, QueueSettings, ReceiveOptions, Received};
+use crate::system::Shared;
+
+/// Events handed on in one go.
+const OUTBOX_BATCH: usize = 100;
+/// Messages of one invocation, as the template's event source says.
+const MESSAGE_BATCH: usize = 10;
+/// How long an empty queue is waited on before the loop looks around.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Deliveries before a message becomes a dead letter, as in the template.
+const RECEIVES_MOST: u32 = 5;
+/// First and longest pause after a failure.
+const BACK_OFF_FIRST_MS: u64 = 1_000;
+const BACK_OFF_MOST_MS: u64 = 60_000;
+
+/// Whether events flow, and how much is in the air.
+#[derive(Debug, Default)]
+pub struct Delivery {
+    paused: AtomicBool,
+    changed: Notify,
+    in_flight: AtomicUsize,
+}
+
+impl Delivery {
+    /// Holds events and commit messages back (they are kept) until [`Delivery::resume`].
+    pub fn pause(&self) {
+        self.paused.store(true, Ordering::SeqCst);
+    }
+
+    pub fn resume(&self) {
+        self.paused.store(false, Ordering::SeqCst);
+        self.changed.notify_waiters();
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::SeqCst)
+    }
+
+    /// Until paused or resumed, or for a short while.
+    async fn wait_for_change(&self) {
+        tokio::select! {
+            () = self.changed.notified() => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
+        }
+    }
+
+    /// Batches that handlers are at work on.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::SeqCst)
+    }
+}
+
+/// Starts the dispatcher of S3's events and one consumer for each queue.
+pub fn spawn(tasks: &mut JoinSet<()>, shared: &Arc<Shared>, shutdown: &CancellationToken) {
+    tasks.spawn(dispatch_events(shared.clone(), shutdown.clone()));
+    for queue in QueueName::ALL {
+        tasks.spawn(consume(shared.clone(), queue, shutdown.clone()));
+    }
+}
+
+async fn dispatch_events(shared: Arc<Shared>, shutdown: CancellationToken) {
+    let mut last = EventId::default();
+    let mut failures = 0;
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            () = shared.objects.wait_for_event(last) => {}
+        }
+        if shared.delivery.is_paused() {
+            shared.delivery.wait_for_change().await;
+            continue;
+        }
+        match dispatch_batch(&shared, last).await {
+            Ok(next) => {
+                last = next.unwrap_or(last);
+                failures = 0;
+            }
+            Err(error) => {
+                failures += 1;
+                tracing::warn!(%error, failures, "S3 events could not be handed on; trying again");
+                let pause = Duration::from_millis(back_off_ms(failures));
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    () = tokio::time::sleep(pause) => {}
+                }
+            }
+        }
+    }
+}
+
+/// Hands one batch on and acknowledges it; the id of its last event.
+async fn dispatch_batch(shared: &Shared, after: EventId) -> Result<Option<EventId>, String> {
+    let events = shared.objects.poll_events(after, OUTBOX_BATCH).await.map_err(|error| error.to_string())?;
+    for event in events.iter().filter(|event| is_staged_commit(event)) {
+        let body = eventbridge_event(shared, event).to_string();
+        let message = Outgoing { body, ..Outgoing::default() };
+        shared.queues.send(QueueName::Commits.as_str(), message).await.map_err(|error| error.to_string())?;
+    }
+    let Some(last) = events.last().map(|event| event.id) else { return Ok(None) };
+    shared.objects.acknowledge_events_through(last).await.map_err(|error| error.to_string())?;
+    Ok(Some(last))
+}
+
+/// The pattern of the rule in `template.yaml`: Object Created, `*/_delta_log/_staged_commits/*.json`.
+fn is_staged_commit(event: &Event) -> bool {
+    event.name.starts_with("ObjectCreated:")
+        && event.key.ends_with(".json")
+        && event.key.contains("/_delta_log/_staged_commits/")
+}
+
+/// What EventBridge delivers for an S3 event. Unlike in S3's own notifications the key is not encoded.
+fn eventbridge_event(shared: &Shared, event: &Event) -> Value {
+    let settings = &shared.app.settings;
+    let reason = match event.name.as_str() {
+        "ObjectCreated:Copy" => "CopyObject",
+        "ObjectCreated:CompleteMultipartUpload" => "CompleteMultipartUpload",
+        _ => "PutObject",
+    };
+    json!({
+        "version": "0",
+        "id": shared.app.ports.ids.uuid().to_string(),
+        "detail-type": "Object Created",
+        "source": "aws.s3",
+        "account": settings.account_id,
+        "time": rfc3339(event.time_ms),
+        "region": settings.region,
+        "resources": [format!("arn:aws:s3:::{}", event.bucket)],
+        "detail": {
+            "version": "0",
+            "bucket": {"name": event.bucket},
+            "object": {
+                "key": event.key,
+                "size": event.size_bytes,
+                "etag": event.etag,
+                "sequencer": event.sequencer,
+            },
+            "request-id": event.sequencer,
+            "requester": settings.account_id,
+            "source-ip-address": "127.0.0.1",
+            "reason": reason,
+        },
+    })
+}
+
+/// `2026-11-30T00:23:15Z`, whole seconds.
+pub(crate) fn rfc3339(ms: i64) -> String {
+    time::OffsetDateTime::from_unix_timestamp(ms.div_euclid(1000))
+        .ok()
+        .and_then(|moment| moment.format(&time::format_description::well_known::Rfc3339).ok())
+        .unwrap_or_else(|| format!("{ms} ms since 1970"))
+}
+
+/// Time that a function has, as in `template.yaml`.
+fn function_timeout_ms(queue: QueueName) -> u64 {
+    match queue {
+        QueueName::Commits => 60_000,
+        QueueName::Sweeps => 900_000,
+        QueueName::CatalogWork => 300_000,
+    }
+}
+
+/// Settings of a queue on the laptop.
+pub fn queue_settings(queue: QueueName) -> QueueSettings {
+    QueueSettings {
+        visibility_timeout_ms: function_timeout_ms(queue) + 30_000,
+        max_receives: Some(RECEIVES_MOST),
+        delay_ms: 0,
+    }
+}
+
+async fn consume(shared: Arc<Shared>, queue: QueueName, shutdown: CancellationToken) {
+    let wait_ms = u64::try_from(POLL_INTERVAL.as_millis()).unwrap_or(500);
+    let options = ReceiveOptions { max: MESSAGE_BATCH, visibility_timeout_ms: None, wait_ms };
+    while !shutdown.is_cancelled() {
+        if queue == QueueName::Commits && shared.delivery.is_paused() {
+            shared.delivery.wait_for_change().await;
+            continue;
+        }
+        let received = tokio::select! {
+            () = shutdown.cancelled() => return,
+            received = shared.queues.receive(queue.as_str(), &options) => received,
+        };
+        match received {
+            Ok(batch) if batch.is_empty() => {}
+            Ok(batch) => {
+                shared.delivery.in_flight.fetch_add(1, Ordering::SeqCst);
+                handle_batch(&shared, queue, batch).await;
+                shared.delivery.in_flight.fetch_sub(1, Ordering::SeqCst);
+            }
+            Err(error) => {
+                tracing::warn!(queue = queue.as_str(), %error, "a queue could not be read; trying again");
+                tokio::time::sleep(POLL_INTERVAL).await;
+            }
+        }
+    }
+}
+
+/// One invocation: succeeded messages are deleted, failed ones come back later.
+async fn handle_batch(shared: &Arc<Shared>, queue: QueueName, batch: Vec<Received>) {
+    let event = sqs_event(queue, &batch, &shared.app.settings.region, &shared.app.settings.account_id);
+    let answer = invoke(shared, queue, event).await;
+    let failed = match &answer {
+        Ok(answer) => failed_ids(answer),
+        Err(_) => batch.iter().map(|message| message.message_id.clone()).collect(),
+    };
+    let reason = match &answer {
+        Ok(_) => "the handler reported the message as failed".to_owned(),
+        Err(error) => error.clone(),
+    };
+    for message in &batch {
+        let settled = if failed.contains(&message.message_id) {
+            tracing::warn!(
+                queue = queue.as_str(),
+                message_id = message.message_id,
+                receives = message.receives,
+                reason,
+                "a message failed; it comes back, or becomes a dead letter"
+            );
+            put_back(&shared.queues, queue, message, &reason).await
+        } else {
+            shared.queues.delete(queue.as_str(), &message.receipt).await.map(|_| ())
+        };
+        if let Err(error) = settled {
+            // Not lost: it becomes visible again when its visibility timeout ends.
+            tracing::warn!(queue = queue.as_str(), message_id = message.message_id, %error, "a message was not settled");
+        }
+    }
+}
+
+async fn put_back(
+    queues: &LocalQueues,
+    queue: QueueName,
+    message: &Received,
+    reason: &str,
+) -> Result<(), QueueFailure> {
+    queues.fail(queue.as_str(), &message.receipt, reason, back_off_ms(message.receives)).await
+}
+
+fn back_off_ms(failures: u32) -> u64 {
+    BACK_OFF_FIRST_MS.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(BACK_OFF_MOST_MS)
+}
+
+/// Runs in a task of its own, so that a defect in a handler fails its batch and nothing else.
+async fn invoke(shared: &Arc<Shared>, queue: QueueName, event: Value) -> Result<Value, String> {
+    let shared = shared.clone();
+    let timeout_ms = i64::try_from(function_timeout_ms(queue)).unwrap_or(i64::MAX);
+    let work = tokio::spawn(async move {
+        let deadline = Deadline::in_ms(shared.clock.as_ref() as &dyn Clock, timeout_ms);
+        let app = &shared.app;
+        match queue {
+            QueueName::Commits => commit_validator::handle(app, event, deadline).await.map_err(|e| e.to_string()),
+            QueueName::Sweeps => orphan_sweeper::handle(app, event, deadline).await.map_err(|e| e.to_string()),
+            QueueName::CatalogWork => catalog_worker::handle(app, event, deadline).await.map_err(|e| e.to_string()),
+        }
+    });
+    work.await.unwrap_or_else(|error| Err(format!("the handler ended without an answer: {error}")))
+}
+
+fn failed_ids(answer: &Value) -> Vec<String> {
+    let failures = answer.get("batchItemFailures").and_then(Value::as_array);
+    failures
+        .into_iter()
+        .flatten()
+        .filter_map(|failure| failure.get("itemIdentifier").and_then(Value::as_str).map(str::to_owned))
+        .collect()
+}
+
+/// The event that Lambda's poller makes of a batch.
+fn sqs_event(queue: QueueName, batch: &[Received], region: &str, account_id: &str) -> Value {
+    let records: Vec<Value> = batch
+        .iter()
+        .map(|message| {
+            json!({
+                "messageId": message.message_id,
+                "receiptHandle": message.receipt.0,
+                "body": message.body,
+                "attributes": {
+                    "ApproximateReceiveCount": message.receives.to_string(),
+                    "SentTimestamp": message.sent_ms.to_string(),
+                    "SenderId": account_id,
+                    "ApproximateFirstReceiveTimestamp": message.first_received_ms.to_string(),
+                },
+                "messageAttributes": {},
+                "eventSource": "aws:sqs",
+                "eventSourceARN": format!("arn:aws:sqs:{region}:{account_id}:{}", queue.as_str()),
+                "awsRegion": region,
+            })
+        })
+        .collect();
+    json!({ "Records": records })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_eventbridge_does() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400_000, "2000-02-29T00:00:00Z"),
+            (1_795_998_195_999, "2026-11-30T00:23:15Z"),
+            (-1, "1969-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(rfc3339(ms), text);
+        }
+    }
+
+    #[test]
+    fn pauses_grow_and_end_growing() {
+        assert_eq!([1, 2, 3, 7, 50].map(back_off_ms), [1_000, 2_000, 4_000, 60_000, 60_000]);
+    }
+
+    #[test]
+    fn only_what_the_handler_names_has_failed() {
+        let answer = json!({"batchItemFailures": [{"itemIdentifier": "b"}, {"other": 1}]});
+        assert_eq!(failed_ids(&answer), ["b"]);
+        assert!(failed_ids(&json!({"verdicts": []})).is_empty());
+    }
+}

@@ -1,0 +1,353 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::IcebergError;
+use crate::location::split_uri;
+use crate::store::ObjectKey;
+
+/// Table metadata after decompression. Hundreds of snapshots make a few megabytes.
+const METADATA_MAX_BYTES: u64 = 512 * 1024 * 1024;
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+const WHAT: &str = "table metadata";
+
+/// Where a snapshot names its manifests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Manifests {
+    List(ObjectKey),
+    /// Format 1 may name them in place.
+    Inline(Vec<ObjectKey>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    pub id: i64,
+    pub manifests: Manifests,
+}
+
+/// What a sweep needs of a table's metadata file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableMetadata {
+    pub format_version: u8,
+    /// Optional in format 1.
+    pub table_uuid: Option<String>,
+    /// As written; not resolved.
+    pub location: String,
+    pub last_updated_ms: i64,
+    pub last_sequence_number: i64,
+    /// Every snapshot of the list, whether or not a branch or tag refers to it: staged ones have none.
+    pub snapshots: Vec<Snapshot>,
+    /// Older metadata files, statistics and partition statistics.
+    pub files: Vec<ObjectKey>,
+    pub properties: BTreeMap<String, String>,
+    /// Names of the partition fields of all specs.
+    pub partition_names: BTreeSet<String>,
+}
+
+/// Whether an object's name is that of a table metadata file.
+pub fn is_metadata_name(name: &str) -> bool {
+    name.ends_with(".metadata.json") || name.ends_with(".metadata.json.gz")
+}
+
+impl TableMetadata {
+    /// Reads a metadata file (gzip is recognised by its first bytes). `at` is where the bytes were read.
+    pub fn parse(bytes: &[u8], at: &ObjectKey) -> Result<Self, IcebergError> {
+        let plain;
+        let json = if bytes.starts_with(GZIP_MAGIC) {
+            plain = gunzip(bytes, at)?;
+            plain.as_slice()
+        } else {
+            bytes
+        };
+        let version = check_version(json, at)?;
+        let raw: Raw = serde_json::from_slice(json).map_err(|error| IcebergError::unreadable(WHAT, at, error))?;
+        raw.check_readable(at)?;
+        let snapshots = raw.snapshots(at)?;
+        raw.check_snapshots(&snapshots, at)?;
+        Ok(Self {
+            format_version: version,
+            snapshots,
+            files: raw.files(at)?,
+            partition_names: raw.partition_names(),
+            table_uuid: raw.table_uuid,
+            location: raw.location.ok_or_else(|| IcebergError::unreadable(WHAT, at, "it has no location"))?,
+            last_updated_ms: raw.last_updated_ms.unwrap_or_default(),
+            last_sequence_number: raw.last_sequence_number.unwrap_or_default(),
+            properties: raw.properties.unwrap_or_default(),
+        })
+    }
+
+    /// Refuses tables that must not be cleaned. Java's rule: anything but `true` switches collection off.
+    pub fn check_gc_enabled(&self) -> Result<(), IcebergError> {
+        match self.properties.get("gc.enabled") {
+            Some(value) if !value.eq_ignore_ascii_case("true") => Err(IcebergError::GcDisabled(value.clone())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The object behind a path of the metadata, byte for byte. Paths without scheme, and those of other stores, are
+/// refused: they must never count as naming nothing.
+pub(super) fn resolve(path: &str, named_by: &ObjectKey) -> Result<ObjectKey, IcebergError> {
+    match split_uri(path) {
+        Ok((bucket, key)) if !key.is_empty() => Ok(ObjectKey::new(bucket, key)),
+        _ => Err(IcebergError::UnresolvedPath { path: path.chars().take(200).collect(), named_by: named_by.clone() }),
+    }
+}
+
+fn gunzip(bytes: &[u8], at: &ObjectKey) -> Result<Vec<u8>, IcebergError> {
+    let mut plain = Vec::new();
+    flate2::read::MultiGzDecoder::new(bytes)
+        .take(METADATA_MAX_BYTES + 1)
+        .read_to_end(&mut plain)
+        .map_err(|error| IcebergError::unreadable(WHAT, at, error))?;
+    if plain.len() as u64 > METADATA_MAX_BYTES {
+        return Err(IcebergError::unreadable(WHAT, at, format!("more than {METADATA_MAX_BYTES} bytes")));
+    }
+    Ok(plain)
+}
+
+/// Looks at the version before anything else, since a newer one may differ anywhere.
+fn check_version(json: &[u8], at: &ObjectKey) -> Result<u8, IcebergError> {
+    #[derive(Deserialize)]
+    struct Peek {
+        #[serde(rename = "format-version")]
+        format_version: Option<Value>,
+    }
+    let peek: Peek = serde_json::from_slice(json).map_err(|error| IcebergError::unreadable(WHAT, at, error))?;
+    let Some(version) = peek.format_version else {
+        return Err(IcebergError::unreadable(WHAT, at, "it has no format-version"));
+    };
+    match version.as_u64() {
+        Some(1) => Ok(1),
+        Some(2) => Ok(2),
+        _ => Err(IcebergError::UnknownVersion { at: at.clone(), version: version.to_string() }),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Raw {
+    table_uuid: Option<String>,
+    location: Option<String>,
+    last_updated_ms: Option<i64>,
+    last_sequence_number: Option<i64>,
+    current_snapshot_id: Option<i64>,
+    snapshots: Option<Vec<RawSnapshot>>,
+    refs: Option<BTreeMap<String, RawRef>>,
+    metadata_log: Option<Vec<RawLogEntry>>,
+    statistics: Option<Vec<RawStatistics>>,
+    partition_statistics: Option<Vec<RawStatistics>>,
+    properties: Option<BTreeMap<String, String>>,
+    encryption_keys: Option<Vec<Value>>,
+    partition_spec: Option<Vec<RawField>>,
+    partition_specs: Option<Vec<RawSpec>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct RawSnapshot {
+    snapshot_id: i64,
+    manifest_list: Option<String>,
+    manifests: Option<Vec<String>>,
+    key_id: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct RawRef {
+    snapshot_id: i64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct RawLogEntry {
+    metadata_file: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct RawStatistics {
+    statistics_path: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawSpec {
+    fields: Option<Vec<RawField>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawField {
+    name: Option<String>,
+}
+
+impl Raw {
+    fn check_readable(&self, at: &ObjectKey) -> Result<(), IcebergError> {
+        let encrypted = |what| Err(IcebergError::Encrypted { at: at.clone(), what });
+        if self.encryption_keys.as_ref().is_some_and(|keys| !keys.is_empty()) {
+            return encrypted("encryption-keys");
+        }
+        if self.snapshots.iter().flatten().any(|snapshot| snapshot.key_id.as_ref().is_some_and(|id| !id.is_null())) {
+            return encrypted("key-id of a snapshot");
+        }
+        if self.properties.iter().flatten().any(|(name, _)| name == "encryption.key-id") {
+            return encrypted("property encryption.key-id");
+        }
+        Ok(())
+    }
+
+    fn snapshots(&self, at: &ObjectKey) -> Result<Vec<Snapshot>, IcebergError> {
+        let mut snapshots = Vec::new();
+        for snapshot in self.snapshots.iter().flatten() {
+            let manifests = match (&snapshot.manifest_list, &snapshot.manifests) {
+                (Some(list), _) => Manifests::List(resolve(list, at)?),
+                (None, Some(paths)) => {
+                    Manifests::Inline(paths.iter().map(|path| resolve(path, at)).collect::<Result<_, _>>()?)
+                }
+                (None, None) => {
+                    let message = format!("snapshot {} names no manifests", snapshot.snapshot_id);
+                    return Err(IcebergError::unreadable(WHAT, at, message));
+                }
+            };
+            snapshots.push(Snapshot { id: snapshot.snapshot_id, manifests });
+        }
+        Ok(snapshots)
+    }
+
+    /// What is current, or named by a branch or tag, must be in the list; -1 stands for no snapshot.
+    fn check_snapshots(&self, snapshots: &[Snapshot], at: &ObjectKey) -> Result<(), IcebergError> {
+        let known: BTreeSet<i64> = snapshots.iter().map(|snapshot| snapshot.id).collect();
+        let current = self.current_snapshot_id.filter(|id| *id != -1);
+        let named = self.refs.iter().flatten().map(|(_, reference)| reference.snapshot_id);
+        match current.into_iter().chain(named).find(|id| !known.contains(id)) {
+            None => Ok(()),
+            Some(id) => Err(IcebergError::unreadable(WHAT, at, format!("snapshot {id} is not in the list"))),
+        }
+    }
+
+    fn files(&self, at: &ObjectKey) -> Result<Vec<ObjectKey>, IcebergError> {
+        let log = self.metadata_log.iter().flatten().map(|entry| &entry.metadata_file);
+        let statistics = self.statistics.iter().chain(&self.partition_statistics).flatten();
+        log.chain(statistics.map(|entry| &entry.statistics_path)).map(|path| resolve(path, at)).collect()
+    }
+
+    fn partition_names(&self) -> BTreeSet<String> {
+        let specs = self.partition_specs.iter().flatten().filter_map(|spec| spec.fields.as_ref());
+        specs.chain(&self.partition_spec).flatten().filter_map(|field| field.name.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn at() -> ObjectKey {
+        ObjectKey::new("lake", "t/metadata/v1.metadata.json")
+    }
+
+    fn parse(json: &Value) -> Result<TableMetadata, IcebergError> {
+        TableMetadata::parse(json.to_string().as_bytes(), &at())
+    }
+
+    fn valid() -> Value {
+        json!({
+            "format-version": 2, "table-uuid": "u", "location": "s3://lake/t", "last-updated-ms": 7,
+            "last-sequence-number": 3, "current-snapshot-id": 2,
+            "snapshots": [
+                {"snapshot-id": 1, "manifest-list": "s3://lake/t/metadata/snap-1.avro"},
+                {"snapshot-id": 2, "manifest-list": "s3a://lake/t/metadata/snap-2.avro", "summary": {"operation": "append"}},
+            ],
+            "refs": {"main": {"snapshot-id": 2, "type": "branch"}},
+            "metadata-log": [{"timestamp-ms": 1, "metadata-file": "s3://lake/t/metadata/v0.metadata.json"}],
+            "statistics": [{"snapshot-id": 2, "statistics-path": "s3://lake/t/metadata/a.stats", "blob-metadata": []}],
+            "partition-statistics": [{"snapshot-id": 2, "statistics-path": "s3://lake/t/metadata/p.parquet"}],
+            "partition-specs": [{"spec-id": 0, "fields": [{"name": "_day", "field-id": 1000}]}],
+            "properties": {"owner": "x"},
+            "something-new": {"a": [1]}
+        })
+    }
+
+    #[test]
+    fn everything_that_names_a_file_is_found() {
+        let metadata = parse(&valid()).unwrap();
+        assert_eq!(metadata.snapshots.len(), 2);
+        let keys: Vec<&str> = metadata.files.iter().map(|at| at.key.as_str()).collect();
+        assert_eq!(keys, ["t/metadata/v0.metadata.json", "t/metadata/a.stats", "t/metadata/p.parquet"]);
+        assert_eq!(metadata.partition_names.iter().collect::<Vec<_>>(), ["_day"]);
+        metadata.check_gc_enabled().unwrap();
+    }
+
+    #[test]
+    fn gzip_is_recognised_by_its_bytes() {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(valid().to_string().as_bytes()).unwrap();
+        let packed = gzip.finish().unwrap();
+        assert_eq!(TableMetadata::parse(&packed, &at()).unwrap(), parse(&valid()).unwrap());
+        let cut = packed.get(..packed.len() / 2).unwrap();
+        assert!(matches!(TableMetadata::parse(cut, &at()), Err(IcebergError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn format_1_may_name_manifests_in_place() {
+        let metadata = parse(&json!({
+            "format-version": 1, "location": "s3://lake/t", "current-snapshot-id": 1,
+            "snapshots": [{"snapshot-id": 1, "manifests": ["s3://lake/t/metadata/m0.avro"]}],
+            "partition-spec": [{"name": "day"}]
+        }))
+        .unwrap();
+        let manifest = ObjectKey::new("lake", "t/metadata/m0.avro");
+        assert_eq!(metadata.snapshots[0].manifests, Manifests::Inline(vec![manifest]));
+        assert!(metadata.partition_names.contains("day"));
+    }
+
+    type Change = fn(&mut Value);
+
+    #[test]
+    fn what_cannot_be_read_completely_is_refused() {
+        let cases: [(&str, Change); 12] = [
+            ("UnknownVersion", |m| m["format-version"] = json!(3)),
+            ("UnknownVersion", |m| m["format-version"] = json!("2")),
+            ("Unreadable", |m| m["format-version"] = Value::Null),
+            ("Encrypted", |m| m["encryption-keys"] = json!([{"key-id": "k"}])),
+            ("Encrypted", |m| m["snapshots"][0]["key-id"] = json!("k")),
+            ("Encrypted", |m| m["properties"]["encryption.key-id"] = json!("k")),
+            ("UnresolvedPath", |m| m["metadata-log"][0]["metadata-file"] = json!("metadata/v0.metadata.json")),
+            ("UnresolvedPath", |m| m["snapshots"][0]["manifest-list"] = json!("hdfs://nn/t/snap.avro")),
+            ("Unreadable", |m| m["snapshots"][0]["manifest-list"] = Value::Null),
+            ("Unreadable", |m| m["current-snapshot-id"] = json!(9)),
+            ("Unreadable", |m| m["refs"]["tag"] = json!({"snapshot-id": 9, "type": "tag"})),
+            ("Unreadable", |m| m["location"] = Value::Null),
+        ];
+        for (expected, change) in cases {
+            let mut metadata = valid();
+            change(&mut metadata);
+            let error = format!("{:?}", parse(&metadata).unwrap_err());
+            assert!(error.starts_with(expected), "{expected}: {error}");
+        }
+        assert!(matches!(TableMetadata::parse(b"{\"format-version\":2", &at()), Err(IcebergError::Unreadable { .. })));
+        assert!(matches!(TableMetadata::parse(b"", &at()), Err(IcebergError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn only_true_leaves_collection_on() {
+        for (value, allowed) in [("true", true), ("TRUE", true), ("false", false), ("no", false), ("", false)] {
+            let mut metadata = valid();
+            metadata["properties"]["gc.enabled"] = json!(value);
+            assert_eq!(parse(&metadata).unwrap().check_gc_enabled().is_ok(), allowed, "{value}");
+        }
+    }
+
+    #[test]
+    fn names_of_metadata_files() {
+        for name in ["v3.metadata.json", "00001-u.metadata.json", "v3.gz.metadata.json", "v3.metadata.json.gz"] {
+            assert!(is_metadata_name(name), "{name}");
+        }
+        assert!(!is_metadata_name("metadata.json.tmp"));
+    }
+}

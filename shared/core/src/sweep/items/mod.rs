@@ -1,0 +1,9 @@
+//! Items of the sweep, all in table `catalog`; one file per type.
+
+mod lease;
+mod optimizer;
+mod run;
+
+pub use lease::{LEASE_MARGIN_MS, LEASE_MS, Lease};
+pub use optimizer::{OPTIMIZER_SHARDS, OptimizerConfig, OptimizerItem, PendingRun};
+pub use run::{ReportParts, RunRecord, RunState, Tally, Totals, new_run_id};

@@ -1,0 +1,282 @@
+use std::collections::BTreeMap;
+
+use crate::store::{
+    Condition, Consistency, DecodeError, Fields, Ids, Item, Items, Key, ReadItems, StoreError, Table, Value,
+};
+use crate::sweep::{Mode, SweepError, SweepRequest};
+
+const LAYOUT: i64 = 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RunState {
+    Queued,
+    /// Also while a run waits for its next attempt.
+    Running,
+    Completed,
+    /// Refused, with the reason in `refusal`.
+    Failed,
+}
+
+impl RunState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RunState::Queued => "queued",
+            RunState::Running => "running",
+            RunState::Completed => "completed",
+            RunState::Failed => "failed",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let all = [RunState::Queued, RunState::Running, RunState::Completed, RunState::Failed];
+        all.into_iter().find(|state| state.as_str() == text)
+    }
+
+    /// Nothing happens any more.
+    pub fn is_final(self) -> bool {
+        matches!(self, RunState::Completed | RunState::Failed)
+    }
+}
+
+/// Objects and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub count: i64,
+    pub size_bytes: i64,
+}
+
+impl Tally {
+    pub fn add(&mut self, size_bytes: u64) {
+        self.count = self.count.saturating_add(1);
+        self.size_bytes = self.size_bytes.saturating_add(i64::try_from(size_bytes).unwrap_or(i64::MAX));
+    }
+}
+
+/// What a run found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Objects of the listing by the name of their reason, of the last attempt.
+    pub by_reason: BTreeMap<String, Tally>,
+    /// Over all attempts. Of a batch whose answer was lost in a crash nothing is counted.
+    pub deleted: Tally,
+    /// Orphans that were not deleted after all, by outcome, over all attempts.
+    pub spared: BTreeMap<String, Tally>,
+}
+
+/// Where the report's parts are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReportParts {
+    pub attempt: i64,
+    pub judged: i64,
+    pub outcomes: i64,
+}
+
+/// The record of a run.
+///
+/// Item: pk `sweep-runs#<table id>`, sk the run id, which begins with the time of creation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRecord {
+    pub table_id: String,
+    pub run_id: String,
+    pub database: String,
+    pub table: String,
+    pub mode: Mode,
+    pub state: RunState,
+    pub created_ms: i64,
+    pub started_ms: Option<i64>,
+    pub ended_ms: Option<i64>,
+    /// Attempts begun.
+    pub attempts: i64,
+    /// Epoch of the lease of the last attempt.
+    pub epoch: i64,
+    /// Name of the refusal, and what is worth knowing of a run that is not done.
+    pub reason: Option<String>,
+    pub error: Option<String>,
+    /// The metadata file or version that was judged by.
+    pub pointer: Option<String>,
+    pub totals: Totals,
+    pub report: ReportParts,
+    pub revision: String,
+}
+
+/// An id that sorts by time: thirteen digits of milliseconds (until the year 2286) and a unique part.
+pub fn new_run_id(ids: &dyn Ids, now_ms: i64) -> String {
+    format!("{:013}-{}", now_ms.max(0), ids.uuid().simple())
+}
+
+impl RunRecord {
+    pub fn queued(request: &SweepRequest, table_id: &str, now_ms: i64, revision: String) -> Self {
+        Self {
+            table_id: table_id.to_owned(),
+            run_id: request.run_id.clone(),
+            database: request.database.clone(),
+            table: request.table.clone(),
+            mode: request.mode,
+            state: RunState::Queued,
+            created_ms: now_ms,
+            started_ms: None,
+            ended_ms: None,
+            attempts: 0,
+            epoch: 0,
+            reason: None,
+            error: None,
+            pointer: None,
+            totals: Totals::default(),
+            report: ReportParts::default(),
+            revision,
+        }
+    }
+
+    pub fn partition(table_id: &str) -> String {
+        format!("sweep-runs#{table_id}")
+    }
+
+    pub fn key(table_id: &str, run_id: &str) -> Key {
+        Key::new(Table::Catalog, Self::partition(table_id), run_id)
+    }
+
+    pub async fn load(items: &dyn ReadItems, table_id: &str, run_id: &str) -> Result<Option<Self>, SweepError> {
+        let item = items.get(&Self::key(table_id, run_id), Consistency::Strong).await?;
+        Ok(item.map(|item| Self::decode(table_id, run_id, &item)).transpose()?)
+    }
+
+    /// Writes the record if nobody has since it was read, with a new revision.
+    pub async fn save(&mut self, items: &dyn Items, ids: &dyn Ids) -> Result<(), SweepError> {
+        let condition = Condition::equals("revision", self.revision.as_str());
+        self.revision = ids.uuid().simple().to_string();
+        items.put(&Self::key(&self.table_id, &self.run_id), self.encode(), condition).await?;
+        Ok(())
+    }
+
+    /// Writes a new record; answers whether there was none.
+    pub async fn create(&self, items: &dyn Items) -> Result<bool, StoreError> {
+        use crate::store::WriteError;
+        match items.put(&Self::key(&self.table_id, &self.run_id), self.encode(), Condition::Absent).await {
+            Ok(()) => Ok(true),
+            Err(WriteError::ConditionFailed { .. }) => Ok(false),
+            Err(WriteError::Store(error)) => Err(error),
+        }
+    }
+
+    pub fn encode(&self) -> Item {
+        let text = |text: &Option<String>| text.as_deref().map_or(Value::Null, Value::from);
+        let time = |time: Option<i64>| time.map_or(Value::Null, Value::from);
+        Item::from([
+            ("schema_version".to_owned(), LAYOUT.into()),
+            ("database".to_owned(), self.database.as_str().into()),
+            ("table".to_owned(), self.table.as_str().into()),
+            ("mode".to_owned(), self.mode.as_str().into()),
+            ("state".to_owned(), self.state.as_str().into()),
+            ("created_ms".to_owned(), self.created_ms.into()),
+            ("started_ms".to_owned(), time(self.started_ms)),
+            ("ended_ms".to_owned(), time(self.ended_ms)),
+            ("attempts".to_owned(), self.attempts.into()),
+            ("epoch".to_owned(), self.epoch.into()),
+            ("reason".to_owned(), text(&self.reason)),
+            ("error".to_owned(), text(&self.error)),
+            ("pointer".to_owned(), text(&self.pointer)),
+            ("by_reason".to_owned(), encode_tallies(&self.totals.by_reason)),
+            ("deleted".to_owned(), encode_tally(&self.totals.deleted)),
+            ("spared".to_owned(), encode_tallies(&self.totals.spared)),
+            ("report_attempt".to_owned(), self.report.attempt.into()),
+            ("report_judged".to_owned(), self.report.judged.into()),
+            ("report_outcomes".to_owned(), self.report.outcomes.into()),
+            ("revision".to_owned(), self.revision.as_str().into()),
+        ])
+    }
+
+    pub fn decode(table_id: &str, run_id: &str, item: &Item) -> Result<Self, DecodeError> {
+        item.check_layout(LAYOUT)?;
+        let owned = |field: &str| item.text(field).map(str::to_owned);
+        let optional = |field: &str| item.opt_text(field).map(|text| text.map(str::to_owned));
+        let unknown =
+            |field: &str| DecodeError::Invalid { field: field.to_owned(), message: "unknown value".to_owned() };
+        Ok(Self {
+            table_id: table_id.to_owned(),
+            run_id: run_id.to_owned(),
+            database: owned("database")?,
+            table: owned("table")?,
+            mode: Mode::parse(item.text("mode")?).ok_or_else(|| unknown("mode"))?,
+            state: RunState::parse(item.text("state")?).ok_or_else(|| unknown("state"))?,
+            created_ms: item.int("created_ms")?,
+            started_ms: item.opt_int("started_ms")?,
+            ended_ms: item.opt_int("ended_ms")?,
+            attempts: item.int("attempts")?,
+            epoch: item.int("epoch")?,
+            reason: optional("reason")?,
+            error: optional("error")?,
+            pointer: optional("pointer")?,
+            totals: Totals {
+                by_reason: decode_tallies(item, "by_reason")?,
+                deleted: decode_tally(item.get("deleted"), "deleted")?,
+                spared: decode_tallies(item, "spared")?,
+            },
+            report: ReportParts {
+                attempt: item.int("report_attempt")?,
+                judged: item.int("report_judged")?,
+                outcomes: item.int("report_outcomes")?,
+            },
+            revision: owned("revision")?,
+        })
+    }
+}
+
+fn encode_tally(tally: &Tally) -> Value {
+    Value::Map(Item::from([
+        ("count".to_owned(), tally.count.into()),
+        ("size_bytes".to_owned(), tally.size_bytes.into()),
+    ]))
+}
+
+fn encode_tallies(tallies: &BTreeMap<String, Tally>) -> Value {
+    Value::Map(tallies.iter().map(|(name, tally)| (name.clone(), encode_tally(tally))).collect())
+}
+
+fn decode_tally(value: Option<&Value>, field: &str) -> Result<Tally, DecodeError> {
+    let Some(Value::Map(tally)) = value else {
+        return Err(DecodeError::WrongType { field: field.to_owned(), expected: "a map" });
+    };
+    Ok(Tally { count: tally.int("count")?, size_bytes: tally.int("size_bytes")? })
+}
+
+fn decode_tallies(item: &Item, field: &str) -> Result<BTreeMap<String, Tally>, DecodeError> {
+    let Some(Value::Map(tallies)) = item.get(field) else {
+        return Err(DecodeError::WrongType { field: field.to_owned(), expected: "a map" });
+    };
+    tallies.iter().map(|(name, tally)| Ok((name.clone(), decode_tally(Some(tally), field)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::SequentialIds;
+
+    #[test]
+    fn round_trip() {
+        let request = SweepRequest {
+            run_id: new_run_id(&SequentialIds::default(), 1_790_000_000_000),
+            table_id: None,
+            database: "d".into(),
+            table: "t".into(),
+            mode: Mode::Scheduled,
+        };
+        let queued = RunRecord::queued(&request, "id", 5, "r".into());
+        assert_eq!(RunRecord::decode("id", &queued.run_id, &queued.encode()).unwrap(), queued);
+        let mut done = RunRecord {
+            state: RunState::Failed,
+            started_ms: Some(6),
+            ended_ms: Some(7),
+            attempts: 2,
+            epoch: 3,
+            reason: Some("fuse".into()),
+            error: Some("too many".into()),
+            pointer: Some("s3://b/t/metadata/v1.metadata.json".into()),
+            report: ReportParts { attempt: 2, judged: 1, outcomes: 4 },
+            ..queued
+        };
+        done.totals.deleted.add(10);
+        done.totals.by_reason.entry("orphan".into()).or_default().add(10);
+        done.totals.spared.entry("changed".into()).or_default().add(u64::MAX);
+        assert_eq!(RunRecord::decode("id", &done.run_id, &done.encode()).unwrap(), done);
+    }
+}

@@ -1,0 +1,141 @@
+//! Which sweeps are due, and how runs get into the queue.
+
+use super::items::{OPTIMIZER_SHARDS, OptimizerItem, PendingRun, RunRecord, new_run_id};
+use super::{Interruption, Mode, SweepError, SweepRequest};
+use crate::ports::{App, Deadline};
+use crate::store::{Condition, Query, QueueName, SortRange, Table, TransactError, Write, WriteError};
+
+const HOUR_MS: i64 = 3_600_000;
+/// The planner stops when less time than this is left; what is due stays due.
+const STOP_MARGIN_MS: i64 = 5_000;
+/// Tries at an item that others write as well.
+const TRIES: u32 = 4;
+
+/// Whether a scheduled run is to be started. The first one is due at once: it deletes nothing, since nothing is younger
+/// than the optimizer and older than the retention, and shows that the table can be read.
+pub fn is_due(optimizer: &OptimizerItem, now_ms: i64) -> bool {
+    let rate_ms = optimizer.config.run_rate_hours.saturating_mul(HOUR_MS);
+    let due_ms = optimizer.last_planned_ms.map_or(i64::MIN, |last| last.saturating_add(rate_ms));
+    optimizer.config.enabled && due_ms <= now_ms
+}
+
+/// What a pass of the planner did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanReport {
+    pub optimizers: u64,
+    pub started: u64,
+    /// Messages sent for runs that an earlier pass, or a request, entered and then died.
+    pub sent_again: u64,
+    /// Another planner was faster.
+    pub contended: u64,
+    /// Stopped by the time limit; the next pass goes on.
+    pub is_partial: bool,
+}
+
+/// Starts a run for every table that is due, and sends the messages that were left over.
+pub async fn plan_due(app: &App, deadline: Deadline) -> Result<PlanReport, SweepError> {
+    let mut report = PlanReport::default();
+    for shard in 0..OPTIMIZER_SHARDS {
+        let mut query = Query::new(Table::Catalog, OptimizerItem::partition(shard), SortRange::All);
+        loop {
+            let page = app.ports.items.query(&query).await?;
+            for (_, item) in &page.items {
+                if deadline.left_ms(app.ports.clock.as_ref()) < STOP_MARGIN_MS {
+                    report.is_partial = true;
+                    return Ok(report);
+                }
+                plan_one(app, OptimizerItem::decode(item)?, &mut report).await?;
+            }
+            query.start_after = page.next;
+            if query.start_after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(report)
+}
+
+async fn plan_one(app: &App, optimizer: OptimizerItem, report: &mut PlanReport) -> Result<(), SweepError> {
+    report.optimizers = report.optimizers.saturating_add(1);
+    if !optimizer.pending.is_empty() {
+        report.sent_again = report.sent_again.saturating_add(optimizer.pending.len() as u64);
+        send_pending(app, &optimizer).await?;
+    }
+    if !is_due(&optimizer, app.ports.clock.now_ms()) {
+        return Ok(());
+    }
+    match start_run(app, &optimizer.table_id, Mode::Scheduled).await {
+        Ok(Some(_)) => report.started = report.started.saturating_add(1),
+        Ok(None) => report.contended = report.contended.saturating_add(1),
+        Err(SweepError::Interrupted(_)) => report.contended = report.contended.saturating_add(1),
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Enters a run and sends its message. The record and the optimizer's outbox are written in one transaction; a crash
+/// before the message is sent is made good by the next planner. `None`: the table has no optimizer, or its scheduled run
+/// is not due any more.
+pub async fn start_run(app: &App, table_id: &str, mode: Mode) -> Result<Option<RunRecord>, SweepError> {
+    let ports = &app.ports;
+    for _ in 0..TRIES {
+        let Some(mut optimizer) = OptimizerItem::load(ports.items.as_ref(), table_id).await? else { return Ok(None) };
+        let now_ms = ports.clock.now_ms();
+        if mode == Mode::Scheduled {
+            if !is_due(&optimizer, now_ms) {
+                return Ok(None);
+            }
+            optimizer.last_planned_ms = Some(now_ms);
+        }
+        let condition = optimizer.unchanged();
+        let request = SweepRequest {
+            run_id: new_run_id(ports.ids.as_ref(), now_ms),
+            table_id: Some(table_id.to_owned()),
+            database: optimizer.database.clone(),
+            table: optimizer.table.clone(),
+            mode,
+        };
+        optimizer.pending.push(PendingRun { run_id: request.run_id.clone(), mode });
+        optimizer.revision = ports.ids.uuid().simple().to_string();
+        let record = RunRecord::queued(&request, table_id, now_ms, ports.ids.uuid().simple().to_string());
+        let writes = [
+            Write::Put {
+                key: RunRecord::key(table_id, &record.run_id),
+                item: record.encode(),
+                condition: Condition::Absent,
+            },
+            Write::Put { key: OptimizerItem::key(table_id), item: optimizer.encode(), condition },
+        ];
+        match ports.items.transact(&writes, &optimizer.revision).await {
+            Ok(()) => {
+                send_pending(app, &optimizer).await?;
+                return Ok(Some(record));
+            }
+            Err(TransactError::Cancelled { .. }) => {}
+            Err(TransactError::Store(error)) => return Err(error.into()),
+        }
+    }
+    Err(Interruption::Contended("the optimizer").into())
+}
+
+/// Sends the messages of an outbox and takes them out. Sending twice is harmless: a run is worked on once.
+async fn send_pending(app: &App, optimizer: &OptimizerItem) -> Result<(), SweepError> {
+    for run in &optimizer.pending {
+        let request = SweepRequest {
+            run_id: run.run_id.clone(),
+            table_id: Some(optimizer.table_id.clone()),
+            database: optimizer.database.clone(),
+            table: optimizer.table.clone(),
+            mode: run.mode,
+        };
+        app.ports.queue.send(QueueName::Sweeps, request.encode(), 0).await?;
+    }
+    let mut emptied = OptimizerItem { pending: Vec::new(), ..optimizer.clone() };
+    emptied.revision = app.ports.ids.uuid().simple().to_string();
+    let key = OptimizerItem::key(&optimizer.table_id);
+    match app.ports.items.put(&key, emptied.encode(), optimizer.unchanged()).await {
+        // Somebody wrote in between: the next planner sends once more and takes them out.
+        Ok(()) | Err(WriteError::ConditionFailed { .. }) => Ok(()),
+        Err(WriteError::Store(error)) => Err(error.into()),
+    }
+}

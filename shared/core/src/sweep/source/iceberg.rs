@@ -1,0 +1,251 @@
+use std::collections::{BTreeSet, HashSet};
+
+use async_trait::async_trait;
+
+use super::ReferenceSource;
+use crate::iceberg::{IcebergError, Reachable, TableMetadata, load_metadata};
+use crate::location::Location;
+use crate::ports::Ports;
+use crate::store::ObjectKey;
+use crate::sweep::guards::NameRules;
+use crate::sweep::refs::{Held, References};
+use crate::sweep::survey::{MetadataFile, OwnSigns, Survey};
+use crate::sweep::{Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
+
+/// Metadata files without reference that are opened in one run, newest first. The others are kept.
+const STRAYS_MAX: usize = 1000;
+/// Times that a load starts again because the pointer moved under it.
+const LOADS_MAX: usize = 4;
+/// Properties that say where data lies; the later ones are deprecated names.
+const DATA_PATHS: [&str; 3] = ["write.data.path", "write.object-storage.path", "write.folder-storage.path"];
+
+/// References of an Iceberg table, from the catalog's pointer.
+pub struct IcebergSource<'a> {
+    ports: &'a Ports,
+    directory: &'a dyn TableDirectory,
+    entry: TableEntry,
+    pointer: ObjectKey,
+    metadata: Option<TableMetadata>,
+    reachable: Reachable,
+    data_folders: BTreeSet<Location>,
+    metadata_folders: BTreeSet<Location>,
+    partition_names: BTreeSet<String>,
+}
+
+impl std::fmt::Debug for IcebergSource<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IcebergSource").field("entry", &self.entry).field("pointer", &self.pointer).finish()
+    }
+}
+
+impl<'a> IcebergSource<'a> {
+    pub fn new(ports: &'a Ports, directory: &'a dyn TableDirectory, entry: &TableEntry, pointer: ObjectKey) -> Self {
+        Self {
+            ports,
+            directory,
+            entry: entry.clone(),
+            pointer,
+            metadata: None,
+            reachable: Reachable::default(),
+            data_folders: BTreeSet::new(),
+            metadata_folders: BTreeSet::new(),
+            partition_names: BTreeSet::new(),
+        }
+    }
+
+    async fn read_pointer(&self) -> Result<ObjectKey, SweepError> {
+        let unknown = |detail: String| Refusal::new(RefusalReason::TableUnknown, detail);
+        let entry = self.directory.table(&self.entry.database, &self.entry.name).await?;
+        let entry = entry.ok_or_else(|| unknown(format!("{} is gone", self.entry)))?;
+        if entry.id != self.entry.id {
+            return Err(unknown(format!("{} was dropped and created again", self.entry)).into());
+        }
+        if entry.location != self.entry.location {
+            return Err(unknown(format!("the location of {} changed", self.entry)).into());
+        }
+        match entry.format()? {
+            TableFormat::Iceberg { pointer } => Ok(pointer),
+            _ => Err(unknown(format!("{} is no Iceberg table any more", self.entry)).into()),
+        }
+    }
+
+    /// Reads the state at `pointer` and adds what it names.
+    async fn add_state(&mut self, pointer: ObjectKey, references: &mut References) -> Result<(), SweepError> {
+        let objects = self.ports.objects.as_ref();
+        let metadata = load_metadata(objects, &pointer).await?;
+        metadata.check_gc_enabled()?;
+        if let Some(before) = &self.metadata {
+            check_successor(before, &metadata, &pointer)?;
+        }
+        let mut sink = |at: &ObjectKey| references.add(at);
+        self.reachable.walk(objects, &pointer, &metadata, &mut sink).await?;
+        references.seal();
+        self.learn_folders(&pointer, &metadata);
+        self.metadata = Some(metadata);
+        self.pointer = pointer;
+        Ok(())
+    }
+
+    /// Folders only ever grow in number during a run.
+    fn learn_folders(&mut self, pointer: &ObjectKey, metadata: &TableMetadata) {
+        let homes = [self.entry.location.clone(), Location::parse(&metadata.location).ok()];
+        for home in homes.into_iter().flatten() {
+            let inside = |folder: &str| Location::new(home.bucket.clone(), &format!("{}{folder}", home.key_prefix()));
+            self.data_folders.insert(inside("data"));
+            self.metadata_folders.insert(inside("metadata"));
+        }
+        let property = |name: &str| metadata.properties.get(name).and_then(|uri| Location::parse(uri).ok());
+        self.data_folders.extend(DATA_PATHS.iter().filter_map(|name| property(name)));
+        self.metadata_folders.extend(property("write.metadata.path"));
+        self.metadata_folders.extend(folder_of(pointer));
+        self.metadata_folders.extend(metadata.files.iter().filter(|at| is_metadata(at)).filter_map(folder_of));
+        self.partition_names.extend(metadata.partition_names.iter().cloned());
+    }
+
+    /// A metadata file that nothing references: of another table, of a commit that is not finished, or left over.
+    async fn examine_one(&mut self, stray: &MetadataFile, references: &mut References) -> Result<bool, SweepError> {
+        let Some(current) = &self.metadata else { return Ok(false) };
+        let objects = self.ports.objects.as_ref();
+        let metadata = match load_metadata(objects, &stray.at).await {
+            Ok(metadata) => metadata,
+            Err(IcebergError::Store(error)) => return Err(error.into()),
+            // Gone since the listing.
+            Err(IcebergError::Missing { .. }) => return Ok(false),
+            Err(error) => {
+                let age = objects.head(&self.pointer).await?.last_modified_ms;
+                // An unreadable file from before the current state is kept and harms nobody. A newer one may be a
+                // commit under way.
+                return if stray.last_modified_ms < age { Ok(false) } else { Err(error.into()) };
+            }
+        };
+        if is_foreign(current, &metadata) {
+            let detail = format!(
+                "{} belongs to table uuid {} and this table is {}: two tables share one metadata folder",
+                stray.at,
+                metadata.table_uuid.as_deref().unwrap_or("unknown"),
+                current.table_uuid.as_deref().unwrap_or("unknown"),
+            );
+            return Err(Refusal::new(RefusalReason::ForeignTableUuid, detail).into());
+        }
+        let is_newer = (metadata.last_updated_ms, metadata.last_sequence_number)
+            > (current.last_updated_ms, current.last_sequence_number);
+        if !is_newer {
+            return Ok(true);
+        }
+        // A commit between its metadata file and the catalog, or a second registration: a root of its own.
+        let mut sink = |at: &ObjectKey| references.add_pending(at);
+        self.reachable.walk(objects, &stray.at, &metadata, &mut sink).await?;
+        references.seal();
+        Ok(false)
+    }
+}
+
+fn is_metadata(at: &ObjectKey) -> bool {
+    at.key.rsplit('/').next().is_some_and(crate::iceberg::is_metadata_name)
+}
+
+fn folder_of(at: &ObjectKey) -> Option<Location> {
+    at.key.rsplit_once('/').map(|(folder, _)| Location::new(at.bucket.clone(), folder))
+}
+
+/// Format 1 may lack the uuid; then the location decides.
+fn is_foreign(ours: &TableMetadata, other: &TableMetadata) -> bool {
+    match (&ours.table_uuid, &other.table_uuid) {
+        (Some(ours), Some(other)) => !ours.eq_ignore_ascii_case(other),
+        _ => ours.location != other.location,
+    }
+}
+
+/// The next state of a table is of the same table and not older.
+fn check_successor(before: &TableMetadata, after: &TableMetadata, pointer: &ObjectKey) -> Result<(), Refusal> {
+    if is_foreign(before, after) {
+        let detail = format!("{pointer} is the state of another table than before");
+        return Err(Refusal::new(RefusalReason::ForeignTableUuid, detail));
+    }
+    if after.last_updated_ms < before.last_updated_ms || after.last_sequence_number < before.last_sequence_number {
+        let detail = format!("{pointer} is older than the state that the catalog named before");
+        return Err(Refusal::new(RefusalReason::PointerMovedBackwards, detail));
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl ReferenceSource for IcebergSource<'_> {
+    async fn load(&mut self, references: &mut References) -> Result<(), SweepError> {
+        let mut pointer = self.read_pointer().await?;
+        for _ in 1..LOADS_MAX {
+            match self.add_state(pointer.clone(), references).await {
+                // Files of an older state may go as soon as the pointer has moved on.
+                Err(SweepError::Refused(refusal)) if refusal.reason == RefusalReason::MetadataIncomplete => {
+                    let now = self.read_pointer().await?;
+                    if now == pointer {
+                        return Err(refusal.into());
+                    }
+                    pointer = now;
+                }
+                other => return other,
+            }
+        }
+        self.add_state(pointer, references).await
+    }
+
+    async fn refresh(&mut self, references: &mut References) -> Result<(), SweepError> {
+        if self.metadata.is_some() && self.read_pointer().await? == self.pointer {
+            return Ok(());
+        }
+        self.load(references).await
+    }
+
+    async fn examine(
+        &mut self,
+        survey: &Survey,
+        references: &mut References,
+    ) -> Result<HashSet<ObjectKey>, SweepError> {
+        let in_ours = |at: &ObjectKey| folder_of(at).is_some_and(|folder| self.metadata_folders.contains(&folder));
+        let mut strays: Vec<MetadataFile> = survey
+            .metadata_files
+            .iter()
+            .filter(|file| in_ours(&file.at) && references.held(&file.at) == Held::No)
+            .cloned()
+            .collect();
+        strays.sort_by_key(|stray| std::cmp::Reverse(stray.last_modified_ms));
+        let mut proved = HashSet::new();
+        for stray in strays.into_iter().take(STRAYS_MAX) {
+            if self.examine_one(&stray, references).await? {
+                proved.insert(stray.at);
+            }
+        }
+        Ok(proved)
+    }
+
+    fn pointer(&self) -> String {
+        self.pointer.to_string()
+    }
+
+    fn names(&self) -> NameRules {
+        NameRules::Iceberg {
+            data_folders: self.data_folders.iter().cloned().collect(),
+            metadata_folders: self.metadata_folders.iter().cloned().collect(),
+            partition_names: self.partition_names.clone(),
+        }
+    }
+
+    fn own_signs(&self) -> OwnSigns {
+        let folders = self.metadata_folders.iter().map(|folder| folder.prefix.clone()).collect();
+        OwnSigns { delta_root: None, metadata_folders: folders }
+    }
+
+    fn retention_ms(&self) -> i64 {
+        0
+    }
+
+    /// Iceberg commits do not pass through this product, so there is nobody who would wait: the pointer read after the
+    /// fence, and If-Match, are what protects.
+    async fn fence(&mut self, _doomed: &[ObjectKey], _epoch: i64, _expires_at_ms: i64) -> Result<(), SweepError> {
+        Ok(())
+    }
+
+    async fn clear_fence(&mut self) -> Result<(), SweepError> {
+        Ok(())
+    }
+}

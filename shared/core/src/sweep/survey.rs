@@ -1,0 +1,197 @@
+//! First look at a scope: signs of tables that the catalog does not know, and metadata files. No decision falls here,
+//! since the end of a listing may protect what came at its beginning.
+
+use std::collections::BTreeSet;
+
+use crate::iceberg::is_metadata_name;
+use crate::limits::LIST_PAGE_MAX_KEYS;
+use crate::location::Location;
+use crate::store::{ListRequest, Listed, ObjectKey, ReadObjects};
+use crate::sweep::SweepError;
+
+/// Folders whose presence below a prefix makes that prefix the root of a table.
+const ROOT_SIGNS: [(&str, Sign); 2] = [("_delta_log", Sign::DeltaLog), (".hoodie", Sign::Hoodie)];
+
+/// What stands for a table root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sign {
+    DeltaLog,
+    Hoodie,
+    /// An Iceberg metadata file lies in this folder (not in the root).
+    IcebergMetadata,
+}
+
+/// A metadata file that was listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetadataFile {
+    pub at: ObjectKey,
+    pub last_modified_ms: i64,
+}
+
+/// What was seen on the way through a scope.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// Roots (of log folders) or metadata folders, without trailing slash.
+    pub signs: BTreeSet<(Sign, String)>,
+    pub metadata_files: Vec<MetadataFile>,
+}
+
+/// A request for the pages below `scope`.
+pub fn list_request(scope: &Location) -> ListRequest {
+    ListRequest {
+        bucket: scope.bucket.clone(),
+        prefix: scope.key_prefix(),
+        start_after: None,
+        max_keys: LIST_PAGE_MAX_KEYS,
+    }
+}
+
+impl Survey {
+    /// Lists everything below `scope` once.
+    pub async fn take(objects: &dyn ReadObjects, scope: &Location) -> Result<Self, SweepError> {
+        let mut survey = Survey::default();
+        let mut request = list_request(scope);
+        loop {
+            let page = objects.list(&request).await?;
+            for object in &page.objects {
+                survey.note(scope, object);
+            }
+            request.start_after = page.objects.last().map(|object| object.key.clone());
+            if !page.truncated || request.start_after.is_none() {
+                return Ok(survey);
+            }
+        }
+    }
+
+    pub fn note(&mut self, scope: &Location, object: &Listed) {
+        self.note_signs(object);
+        if object.key.rsplit('/').next().is_some_and(is_metadata_name) {
+            self.metadata_files.push(MetadataFile {
+                at: ObjectKey::new(scope.bucket.clone(), object.key.clone()),
+                last_modified_ms: object.last_modified_ms,
+            });
+        }
+    }
+
+    /// Signs only, for objects that are listed once more.
+    pub fn note_signs(&mut self, object: &Listed) {
+        for (folder, sign) in ROOT_SIGNS {
+            if let Some(root) = root_before(&object.key, folder) {
+                self.signs.insert((sign, root.to_owned()));
+            }
+        }
+        let (folder, name) = object.key.rsplit_once('/').unwrap_or(("", &object.key));
+        if is_metadata_name(name) {
+            self.signs.insert((Sign::IcebergMetadata, folder.to_owned()));
+        }
+    }
+
+    /// Roots below which everything is kept, given which folders belong to the table itself.
+    pub fn foreign_roots(&self, ours: &OwnSigns) -> ForeignRoots {
+        let mut roots = BTreeSet::new();
+        for (sign, folder) in &self.signs {
+            let (own, root) = match sign {
+                Sign::DeltaLog => (ours.delta_root.as_ref() == Some(folder), folder.as_str()),
+                Sign::Hoodie => (false, folder.as_str()),
+                Sign::IcebergMetadata => (ours.metadata_folders.contains(folder), root_of_metadata(folder)),
+            };
+            if !own {
+                roots.insert(root.to_owned());
+            }
+        }
+        ForeignRoots(roots)
+    }
+}
+
+/// Which signs a table leaves itself. Folders without trailing slash.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnSigns {
+    pub delta_root: Option<String>,
+    pub metadata_folders: BTreeSet<String>,
+}
+
+/// Prefixes of tables that nobody told us about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ForeignRoots(BTreeSet<String>);
+
+impl ForeignRoots {
+    pub fn covers(&self, key: &str) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let ends = key.match_indices('/').filter_map(|(end, _)| key.get(..end));
+        std::iter::once("").chain(ends).any(|folder| self.0.contains(folder))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+/// What stands before the first folder of that name.
+fn root_before<'a>(key: &'a str, folder: &str) -> Option<&'a str> {
+    let mut start = 0;
+    while let Some(length) = key.get(start..)?.find('/') {
+        if key.get(start..start + length) == Some(folder) {
+            return Some(key.get(..start)?.trim_end_matches('/'));
+        }
+        start += length + 1;
+    }
+    None
+}
+
+/// `x/metadata` belongs to a table at `x`; other folders count as the table's place themselves.
+fn root_of_metadata(folder: &str) -> &str {
+    match folder.strip_suffix("metadata") {
+        Some("") => "",
+        Some(root) if root.ends_with('/') => root.trim_end_matches('/'),
+        _ => folder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::ETag;
+
+    fn survey(keys: &[&str]) -> Survey {
+        let mut survey = Survey::default();
+        for key in keys {
+            let listed = Listed { key: (*key).to_owned(), etag: ETag("e".into()), size_bytes: 1, last_modified_ms: 1 };
+            survey.note(&Location::new("b", "t"), &listed);
+        }
+        survey
+    }
+
+    #[test]
+    fn roots_of_other_tables_are_recognised() {
+        let survey = survey(&[
+            "t/metadata/v1.metadata.json",
+            "t/data/x/metadata/00000-u.metadata.json",
+            "t/sub/_delta_log/00000000000000000000.json",
+            "t/hudi/p/.hoodie/hoodie.properties",
+            "t/odd/v2.metadata.json",
+            "t/_delta_log_not/x",
+            "t/x_delta_log/y",
+        ]);
+        let ours = OwnSigns { delta_root: None, metadata_folders: BTreeSet::from(["t/metadata".to_owned()]) };
+        let foreign = survey.foreign_roots(&ours);
+        assert_eq!(foreign.iter().collect::<Vec<_>>(), ["t/data/x", "t/hudi/p", "t/odd", "t/sub"]);
+        for key in ["t/sub/a.parquet", "t/data/x/y/z", "t/odd/v2.metadata.json"] {
+            assert!(foreign.covers(key), "{key}");
+        }
+        for key in ["t/sub2/a.parquet", "t/data/y", "t/metadata/v1.metadata.json", "t/sub"] {
+            assert!(!foreign.covers(key), "{key}");
+        }
+        assert_eq!(survey.metadata_files.len(), 3);
+    }
+
+    #[test]
+    fn a_log_at_the_root_is_a_delta_tables_own() {
+        let survey = survey(&["t/_delta_log/0.json", "t/metadata/v1.metadata.json"]);
+        let delta = OwnSigns { delta_root: Some("t".to_owned()), ..OwnSigns::default() };
+        assert_eq!(survey.foreign_roots(&delta).iter().collect::<Vec<_>>(), ["t"]);
+        let at_bucket_root = super::Survey { signs: [(Sign::DeltaLog, String::new())].into(), ..Default::default() };
+        assert!(at_bucket_root.foreign_roots(&OwnSigns::default()).covers("any"));
+    }
+}

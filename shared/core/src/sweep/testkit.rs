@@ -1,0 +1,394 @@
+//! Hand-made Iceberg tables in a world in memory, and hooks that change things between two calls.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use apache_avro::types::Value as Avro;
+use apache_avro::{Schema, Writer};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::location::Location;
+use crate::ports::{App, Deadline, Settings};
+use crate::store::memory::{ManualClock, MemoryObjects, MemoryWorld};
+use crate::store::*;
+
+pub const DAY_MS: i64 = 86_400_000;
+pub const START_MS: i64 = 1_790_000_000_000;
+pub const BUCKET: &str = "lake";
+
+/// A world with a catalog.
+#[derive(Clone)]
+pub struct Lake {
+    pub world: MemoryWorld,
+    pub app: App,
+    pub directory: Arc<MemoryDirectory>,
+}
+
+pub fn at(key: &str) -> ObjectKey {
+    ObjectKey::new(BUCKET, key)
+}
+
+impl Lake {
+    pub fn new() -> Self {
+        let world = MemoryWorld::new(START_MS);
+        let app = App { ports: world.ports.clone(), settings: Settings::default() };
+        Self { world, app, directory: Arc::default() }
+    }
+
+    pub async fn put(&self, key: &str, bytes: impl Into<Bytes>) {
+        self.world.objects.put(&at(key), bytes.into(), &PutOptions::default()).await.unwrap();
+    }
+
+    pub fn days(&self, days: i64) {
+        self.world.clock.advance_ms(days * DAY_MS);
+    }
+
+    pub fn keys(&self) -> BTreeSet<String> {
+        self.world.objects.keys(BUCKET).into_iter().collect()
+    }
+
+    pub fn register(&self, name: &str, prefix: &str, parameters: &[(&str, &str)]) {
+        self.directory.put(TableEntry {
+            id: format!("id-{name}"),
+            database: "db".into(),
+            name: name.into(),
+            location: Some(Location::new(BUCKET, prefix)),
+            parameters: parameters.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+        });
+    }
+
+    /// An optimizer for `db.<table>`, created now.
+    pub async fn optimize(&self, table: &str, config: Value) {
+        let input = json!({
+            "CatalogId": "000000000000", "DatabaseName": "db", "TableName": table, "Type": "orphan_file_deletion",
+            "TableOptimizerConfiguration": {"enabled": true,
+                "orphanFileDeletionConfiguration": {"icebergConfiguration": config}}
+        });
+        optimizer::create(&self.app, self.directory.as_ref(), input).await.unwrap();
+    }
+
+    /// Starts a run and answers its message.
+    pub async fn start(&self, table: &str, mode: Mode) -> SweepRequest {
+        let body = json!({ "mode": mode.as_str() });
+        rest::start(&self.app, self.directory.as_ref(), "db", table, &body).await.unwrap();
+        SweepRequest::decode(&self.world.queue.take(QueueName::Sweeps).unwrap()).unwrap()
+    }
+
+    pub fn deadline(&self) -> Deadline {
+        Deadline::in_ms(self.world.clock.as_ref(), 900_000)
+    }
+
+    pub async fn run(&self, request: &SweepRequest) -> Result<RunOutcome, SweepError> {
+        sweep(&self.app, self.directory.as_ref(), request, self.deadline()).await
+    }
+
+    /// Starts a run and works on it to its end.
+    pub async fn sweep(&self, table: &str, mode: Mode) -> items::RunRecord {
+        let request = self.start(table, mode).await;
+        match self.run(&request).await.unwrap() {
+            RunOutcome::Finished(record) => *record,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Every line of a run's report.
+    pub async fn report(&self, table: &str, run_id: &str) -> Vec<Value> {
+        let (mut lines, mut token) = (Vec::new(), None::<String>);
+        loop {
+            let directory = self.directory.as_ref();
+            let page = rest::report(&self.app, directory, "db", table, run_id, token.as_deref()).await.unwrap();
+            lines.extend(page["lines"].as_array().unwrap().clone());
+            token = page["nextToken"].as_str().map(str::to_owned);
+            if token.is_none() {
+                return lines;
+            }
+        }
+    }
+}
+
+const ENTRY: &str = r#"{"type":"record","name":"manifest_entry","fields":[
+  {"name":"status","type":"int","field-id":0},
+  {"name":"snapshot_id","type":["null","long"],"default":null,"field-id":1},
+  {"name":"data_file","field-id":2,"type":{"type":"record","name":"r2","fields":[
+    {"name":"content","type":"int","field-id":134},
+    {"name":"file_path","type":"string","field-id":100},
+    {"name":"file_format","type":"string","field-id":101},
+    {"name":"record_count","type":"long","field-id":103},
+    {"name":"lower_bounds","field-id":125,"type":["null",{"type":"array","logicalType":"map","items":
+      {"type":"record","name":"k126_v127","fields":[
+        {"name":"key","type":"int","field-id":126},{"name":"value","type":"bytes","field-id":127}]}}]}
+  ]}}]}"#;
+
+const LIST: &str = r#"{"type":"record","name":"manifest_file","fields":[
+  {"name":"manifest_path","type":"string","field-id":500},
+  {"name":"manifest_length","type":"long","field-id":501},
+  {"name":"content","type":"int","field-id":517},
+  {"name":"added_files_count","type":"int","field-id":504},
+  {"name":"existing_files_count","type":"int","field-id":505},
+  {"name":"deleted_files_count","type":"int","field-id":506},
+  {"name":"key_metadata","type":["null","bytes"],"default":null,"field-id":519}]}"#;
+
+fn avro(schema: &str, records: Vec<Avro>) -> Vec<u8> {
+    let schema = Schema::parse_str(schema).unwrap();
+    let codec = apache_avro::Codec::Deflate(Default::default());
+    let mut writer = Writer::builder().schema(&schema).writer(Vec::new()).codec(codec).build();
+    for record in records {
+        writer.append(record).unwrap();
+    }
+    writer.into_inner().unwrap()
+}
+
+fn record(fields: Vec<(&str, Avro)>) -> Avro {
+    Avro::Record(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+fn null() -> Avro {
+    Avro::Union(0, Box::new(Avro::Null))
+}
+
+/// Manifest of entries (status, content, key).
+pub fn manifest(entries: &[(i32, i32, String)]) -> Vec<u8> {
+    let entry = |(status, content, key): &(i32, i32, String)| {
+        let bounds = record(vec![("key", Avro::Int(1)), ("value", Avro::Bytes(vec![1, 2, 3]))]);
+        record(vec![
+            ("status", Avro::Int(*status)),
+            ("snapshot_id", Avro::Union(1, Box::new(Avro::Long(7)))),
+            (
+                "data_file",
+                record(vec![
+                    ("content", Avro::Int(*content)),
+                    ("file_path", Avro::String(format!("s3://{BUCKET}/{key}"))),
+                    ("file_format", Avro::String("PARQUET".into())),
+                    ("record_count", Avro::Long(3)),
+                    ("lower_bounds", Avro::Union(1, Box::new(Avro::Array(vec![bounds])))),
+                ]),
+            ),
+        ])
+    };
+    avro(ENTRY, entries.iter().map(entry).collect())
+}
+
+/// Manifest list of (key, length, entries).
+pub fn manifest_list(manifests: &[(String, usize, usize)]) -> Vec<u8> {
+    let one = |(key, length, entries): &(String, usize, usize)| {
+        record(vec![
+            ("manifest_path", Avro::String(format!("s3a://{BUCKET}/{key}"))),
+            ("manifest_length", Avro::Long(*length as i64)),
+            ("content", Avro::Int(0)),
+            ("added_files_count", Avro::Int(*entries as i32)),
+            ("existing_files_count", Avro::Int(0)),
+            ("deleted_files_count", Avro::Int(0)),
+            ("key_metadata", null()),
+        ])
+    };
+    avro(LIST, manifests.iter().map(one).collect())
+}
+
+/// An Iceberg table that grows by commits.
+#[derive(Clone)]
+pub struct Iceberg {
+    pub lake: Lake,
+    pub name: String,
+    pub prefix: String,
+    pub version: i64,
+    pub format: i64,
+    pub metadata: Value,
+    manifests: Vec<(String, usize, usize)>,
+}
+
+impl Iceberg {
+    pub async fn create(lake: &Lake, name: &str, format: i64) -> Self {
+        Self::create_at(lake, name, &format!("wh/{name}"), format).await
+    }
+
+    pub async fn create_at(lake: &Lake, name: &str, prefix: &str, format: i64) -> Self {
+        let metadata = json!({
+            "format-version": format, "table-uuid": format!("uuid-{name}"), "location": format!("s3://{BUCKET}/{prefix}"),
+            "last-updated-ms": START_MS, "last-sequence-number": 0, "current-snapshot-id": -1,
+            "snapshots": [], "metadata-log": [], "statistics": [], "partition-statistics": [], "refs": {},
+            "partition-specs": [{"spec-id": 0, "fields": [{"name": "_day"}]}], "properties": {},
+        });
+        let mut table = Self {
+            lake: lake.clone(),
+            name: name.into(),
+            prefix: prefix.into(),
+            version: 0,
+            format,
+            metadata,
+            manifests: Vec::new(),
+        };
+        table.write_metadata().await;
+        table.point();
+        table
+    }
+
+    pub fn metadata_key(&self) -> String {
+        format!("{}/metadata/{:05}-u.metadata.json", self.prefix, self.version)
+    }
+
+    pub fn uri(key: &str) -> String {
+        format!("s3://{BUCKET}/{key}")
+    }
+
+    /// Writes the metadata file of the current version without telling the catalog.
+    pub async fn write_metadata(&mut self) {
+        self.lake.put(&self.metadata_key(), self.metadata.to_string()).await;
+    }
+
+    /// Lets the catalog point at the current version.
+    pub fn point(&self) {
+        let pointer = Self::uri(&self.metadata_key());
+        self.lake.register(&self.name, &self.prefix, &[("table_type", "ICEBERG"), ("metadata_location", &pointer)]);
+    }
+
+    pub async fn data(&self, name: &str) -> String {
+        let key = format!("{}/data/{name}", self.prefix);
+        self.lake.put(&key, name.to_owned()).await;
+        key
+    }
+
+    /// Everything of a commit but the catalog's pointer: manifest, list, metadata.
+    pub async fn prepare(&mut self, entries: &[(i32, i32, String)]) {
+        let before = self.metadata_key();
+        self.version += 1;
+        let snapshot = self.version * 10;
+        let key = format!("{}/metadata/c{}-m0.avro", self.prefix, self.version);
+        let bytes = manifest(entries);
+        self.manifests.push((key.clone(), bytes.len(), entries.len()));
+        self.lake.put(&key, bytes).await;
+        let named = if self.format == 1 && self.version % 2 == 1 {
+            let paths: Vec<String> = self.manifests.iter().map(|(key, ..)| Self::uri(key)).collect();
+            json!({"snapshot-id": snapshot, "manifests": paths})
+        } else {
+            let list = format!("{}/metadata/snap-{snapshot}.avro", self.prefix);
+            self.lake.put(&list, manifest_list(&self.manifests)).await;
+            json!({"snapshot-id": snapshot, "manifest-list": Self::uri(&list)})
+        };
+        let metadata = &mut self.metadata;
+        metadata["snapshots"].as_array_mut().unwrap().push(named);
+        metadata["metadata-log"].as_array_mut().unwrap().push(json!({"metadata-file": Self::uri(&before)}));
+        metadata["current-snapshot-id"] = snapshot.into();
+        metadata["last-sequence-number"] = self.version.into();
+        metadata["last-updated-ms"] = self.lake.world.ports.clock.now_ms().into();
+        metadata["refs"]["main"] = json!({"snapshot-id": snapshot});
+        self.write_metadata().await;
+    }
+
+    pub async fn commit(&mut self, entries: &[(i32, i32, String)]) {
+        self.prepare(entries).await;
+        self.point();
+    }
+
+    /// A commit that adds files by name.
+    pub async fn append(&mut self, names: &[&str]) -> Vec<String> {
+        let mut entries = Vec::new();
+        for name in names {
+            entries.push((1, 0, self.data(name).await));
+        }
+        self.commit(&entries).await;
+        entries.into_iter().map(|(_, _, key)| key).collect()
+    }
+}
+
+type Action = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
+
+/// Carries out an action right before the n-th call that it is asked about.
+pub struct Hook {
+    left: AtomicI64,
+    action: Mutex<Option<Action>>,
+}
+
+impl Hook {
+    pub fn new(calls: i64, action: Action) -> Arc<Self> {
+        Arc::new(Self { left: AtomicI64::new(calls), action: Mutex::new(Some(action)) })
+    }
+
+    pub fn has_fired(&self) -> bool {
+        self.action.lock().unwrap().is_none()
+    }
+
+    async fn tick(&self) {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
+            let action = self.action.lock().unwrap().take();
+            if let Some(action) = action {
+                action().await;
+            }
+        }
+    }
+}
+
+/// The lake's directory and objects with a hook before every read.
+pub struct Hooked {
+    pub hook: Arc<Hook>,
+    pub directory: Arc<MemoryDirectory>,
+    pub objects: Arc<MemoryObjects>,
+}
+
+#[async_trait]
+impl TableDirectory for Hooked {
+    async fn table(&self, database: &str, table: &str) -> Result<Option<TableEntry>, DirectoryError> {
+        self.hook.tick().await;
+        self.directory.table(database, table).await
+    }
+
+    async fn tables_around(&self, scope: &Location) -> Result<Vec<TableEntry>, DirectoryError> {
+        self.hook.tick().await;
+        self.directory.tables_around(scope).await
+    }
+}
+
+#[async_trait]
+impl ReadObjects for Hooked {
+    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
+        self.hook.tick().await;
+        self.objects.get(at, options).await
+    }
+
+    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
+        self.hook.tick().await;
+        self.objects.head(at).await
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
+        self.hook.tick().await;
+        self.objects.list(request).await
+    }
+
+    fn object_usage(&self) -> ObjectUsage {
+        self.objects.object_usage()
+    }
+}
+
+#[async_trait]
+impl Objects for Hooked {
+    async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
+        self.objects.put(at, bytes, options).await
+    }
+
+    async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError> {
+        self.objects.copy(from, to, condition).await
+    }
+
+    async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError> {
+        self.objects.delete(at, if_match).await
+    }
+
+    async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
+        self.objects.delete_batch(bucket, doomed).await
+    }
+}
+
+/// Counts by reason, without bytes.
+pub fn counts(record: &items::RunRecord) -> BTreeMap<&str, i64> {
+    record.totals.by_reason.iter().map(|(reason, tally)| (reason.as_str(), tally.count)).collect()
+}
+
+/// Seconds on the clock of a lake.
+pub fn advance(clock: &ManualClock, seconds: i64) {
+    clock.advance_ms(seconds * 1000);
+}

@@ -1,0 +1,8 @@
+//! Sweeps of whole tables in memory.
+
+mod guards;
+mod interleaving;
+mod optimizers;
+mod planner;
+mod refusals;
+mod runs;

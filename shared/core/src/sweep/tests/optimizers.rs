@@ -1,0 +1,198 @@
+//! The Glue operations on table optimizers, shape by shape.
+
+use serde_json::{Value, json};
+
+use super::super::testkit::*;
+use super::super::*;
+use crate::glue::GlueExceptionName::{self, *};
+
+fn target() -> Value {
+    json!({"CatalogId": "000000000000", "DatabaseName": "DB", "TableName": "T", "Type": "orphan_file_deletion"})
+}
+
+fn with(config: Value) -> Value {
+    let mut input = target();
+    input["TableOptimizerConfiguration"] = config;
+    input
+}
+
+fn full() -> Value {
+    json!({
+        "roleArn": "arn:aws:iam::000000000000:role/sweeper", "enabled": true,
+        "vpcConfiguration": {"glueConnectionName": "c"},
+        "orphanFileDeletionConfiguration": {"icebergConfiguration": {
+            "orphanFileRetentionPeriodInDays": 5, "location": "s3://lake/wh/t/data", "runRateInHours": 12}},
+        "unknownMember": 1
+    })
+}
+
+async fn lake() -> Lake {
+    let lake = Lake::new();
+    Iceberg::create(&lake, "t", 2).await;
+    lake.register("plain", "wh/plain", &[("classification", "parquet")]);
+    lake
+}
+
+#[tokio::test]
+async fn create_get_update_delete() {
+    let lake = lake().await;
+    let (app, directory) = (&lake.app, lake.directory.as_ref());
+    assert_eq!(optimizer::create(app, directory, with(full())).await.unwrap(), json!({}));
+    let mut expected = full();
+    expected.as_object_mut().unwrap().remove("unknownMember");
+    assert_eq!(
+        optimizer::get(app, directory, target()).await.unwrap(),
+        json!({"CatalogId": "000000000000", "DatabaseName": "DB", "TableName": "T", "TableOptimizer": {
+            "type": "orphan_file_deletion", "configuration": expected, "configurationSource": "table"}})
+    );
+    let again = optimizer::create(app, directory, with(full())).await.unwrap_err();
+    assert_eq!(again.name, AlreadyExists);
+    let created_ms = items::OptimizerItem::load(app.ports.items.as_ref(), "id-t").await.unwrap().unwrap().created_at_ms;
+    lake.days(1);
+    let defaults = json!({"enabled": false, "orphanFileDeletionConfiguration": {}});
+    optimizer::update(app, directory, with(defaults)).await.unwrap();
+    let item = items::OptimizerItem::load(app.ports.items.as_ref(), "id-t").await.unwrap().unwrap();
+    assert_eq!(item.created_at_ms, created_ms);
+    assert_eq!((item.config.retention_days, item.config.run_rate_hours, item.config.location), (3, 24, None));
+    assert!(!item.config.enabled);
+    optimizer::delete(app, directory, target()).await.unwrap();
+    for result in [
+        optimizer::get(app, directory, target()).await,
+        optimizer::delete(app, directory, target()).await,
+        optimizer::update(app, directory, with(full())).await,
+        optimizer::list_runs(app, directory, target()).await,
+    ] {
+        assert_eq!(result.unwrap_err().name, EntityNotFound);
+    }
+}
+
+#[tokio::test]
+async fn inputs_that_are_refused() {
+    let lake = lake().await;
+    let (app, directory) = (&lake.app, lake.directory.as_ref());
+    let iceberg = |block: Value| with(json!({"orphanFileDeletionConfiguration": {"icebergConfiguration": block}}));
+    let changed = |member: &str, value: Value| {
+        let mut input = with(full());
+        input[member] = value;
+        input
+    };
+    let cases: Vec<(GlueExceptionName, Value)> = vec![
+        (Validation, json!({})),
+        (Validation, changed("CatalogId", Value::Null)),
+        (Validation, changed("DatabaseName", json!(""))),
+        (Validation, changed("TableName", json!("x".repeat(256)))),
+        (Validation, changed("Type", json!("vacuum"))),
+        (Validation, target()),
+        (Validation, with(json!({"roleArn": "short", "orphanFileDeletionConfiguration": {}}))),
+        (EntityNotFound, changed("CatalogId", json!("111111111111"))),
+        (EntityNotFound, changed("TableName", json!("none"))),
+        (InvalidInput, changed("Type", json!("compaction"))),
+        (InvalidInput, changed("Type", json!("retention"))),
+        (InvalidInput, changed("TableName", json!("plain"))),
+        (InvalidInput, with(json!({"enabled": true}))),
+        (InvalidInput, with(json!({"compactionConfiguration": {}, "orphanFileDeletionConfiguration": {}}))),
+        (InvalidInput, with(json!({"retentionConfiguration": {}, "orphanFileDeletionConfiguration": {}}))),
+        (InvalidInput, iceberg(json!({"orphanFileRetentionPeriodInDays": 0}))),
+        (InvalidInput, iceberg(json!({"orphanFileRetentionPeriodInDays": 1.5}))),
+        (InvalidInput, iceberg(json!({"orphanFileRetentionPeriodInDays": i64::MAX}))),
+        (InvalidInput, iceberg(json!({"runRateInHours": 2}))),
+        (InvalidInput, iceberg(json!({"runRateInHours": 169}))),
+        (InvalidInput, iceberg(json!({"location": "s3://lake/wh"}))),
+        (InvalidInput, iceberg(json!({"location": "s3://lake/wh/t2"}))),
+        (InvalidInput, iceberg(json!({"location": "s3://other/wh/t"}))),
+        (InvalidInput, iceberg(json!({"location": "wh/t"}))),
+        (InvalidInput, iceberg(json!({"location": 7}))),
+        (InvalidInput, with(json!({"enabled": "yes", "orphanFileDeletionConfiguration": {}}))),
+    ];
+    for (name, input) in cases {
+        let error = optimizer::create(app, directory, input.clone()).await.unwrap_err();
+        assert_eq!(error.name, name, "{input}: {error}");
+    }
+    let several = optimizer::create(app, directory, json!({})).await.unwrap_err();
+    assert!(several.message.starts_with("4 validation errors detected: "), "{several}");
+}
+
+#[tokio::test]
+async fn batch_get_tells_misses_one_by_one() {
+    let lake = lake().await;
+    lake.optimize("t", json!({})).await;
+    let entry = |table: &str, kind: &str| json!({"catalogId": "000000000000", "databaseName": "db", "tableName": table, "type": kind});
+    let input = json!({"Entries": [entry("t", "orphan_file_deletion"), entry("none", "orphan_file_deletion"),
+        entry("t", "compaction"), {"databaseName": "db"}]});
+    let answer = optimizer::batch_get(&lake.app, lake.directory.as_ref(), input).await.unwrap();
+    assert_eq!(answer["TableOptimizers"][0]["tableOptimizer"]["type"], "orphan_file_deletion");
+    assert_eq!(answer["TableOptimizers"][0]["tableName"], "t");
+    let codes: Vec<&str> =
+        answer["Failures"].as_array().unwrap().iter().map(|f| f["error"]["ErrorCode"].as_str().unwrap()).collect();
+    assert_eq!(codes, ["EntityNotFoundException", "InvalidInputException", "InvalidInputException"]);
+    assert_eq!(answer["Failures"][1]["type"], "compaction");
+}
+
+#[tokio::test]
+async fn runs_in_the_services_shape() {
+    let lake = lake().await;
+    lake.optimize("t", json!({})).await;
+    advance(&lake.world.clock, 1);
+    lake.put("wh/t/data/orphan.parquet", "x").await;
+    lake.days(4);
+    lake.sweep("t", Mode::DryRun).await;
+    lake.sweep("t", Mode::Ordinary).await;
+    advance(&lake.world.clock, 1);
+    let failed = lake.start("t", Mode::Ordinary).await;
+    lake.register("t", "wh/t", &[("table_type", "ICEBERG"), ("metadata_location", "s3://lake/none.metadata.json")]);
+    lake.run(&failed).await.unwrap();
+    let (app, directory) = (&lake.app, lake.directory.as_ref());
+    let answer = optimizer::list_runs(app, directory, target()).await.unwrap();
+    let runs = answer["TableOptimizerRuns"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert_eq!(runs[0]["eventType"], "failed");
+    assert!(runs[0]["error"].as_str().unwrap().starts_with("metadata_incomplete: "));
+    assert_eq!(runs[1]["eventType"], "completed");
+    assert_eq!(runs[1]["orphanFileDeletionMetrics"]["IcebergMetrics"]["NumberOfOrphanFilesDeleted"], 1);
+    assert!(runs[1]["startTimestamp"].as_f64().unwrap() > 1e9);
+    let got = optimizer::get(app, directory, target()).await.unwrap();
+    assert_eq!(got["TableOptimizer"]["lastRun"], runs[0]);
+    // Paged; REST shows dry runs as well.
+    let mut page = target();
+    page["MaxResults"] = json!(1);
+    let mut seen = 0;
+    for _ in 0..9 {
+        let answer = optimizer::list_runs(app, directory, page.clone()).await.unwrap();
+        seen += answer["TableOptimizerRuns"].as_array().unwrap().len();
+        page["NextToken"] = answer["NextToken"].clone();
+        if page["NextToken"].is_null() {
+            break;
+        }
+    }
+    assert_eq!(seen, 2);
+    page["NextToken"] = json!("§");
+    assert_eq!(optimizer::list_runs(app, directory, page).await.unwrap_err().name, InvalidInput);
+    let all = rest::list(app, directory, "db", "t", None).await.unwrap();
+    assert_eq!(all["runs"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn starting_by_hand() {
+    let lake = lake().await;
+    let (app, directory) = (&lake.app, lake.directory.as_ref());
+    let start = |table: &'static str, body: Value| async move { rest::start(app, directory, "db", table, &body).await };
+    let dry = json!({"mode": "dry_run"});
+    assert_eq!(start("t", dry.clone()).await.unwrap_err().name, EntityNotFound);
+    assert_eq!(start("none", dry.clone()).await.unwrap_err().name, EntityNotFound);
+    lake.optimize("t", json!({})).await;
+    for bad in [json!({}), json!({"mode": "scheduled"}), json!({"mode": 1})] {
+        assert_eq!(start("t", bad).await.unwrap_err().name, InvalidInput);
+    }
+    let run = start("t", dry).await.unwrap();
+    assert_eq!(
+        (&run["state"], &run["mode"], &run["eventType"]),
+        (&json!("queued"), &json!("dry_run"), &json!("starting"))
+    );
+    let id = run["runId"].as_str().unwrap();
+    assert_eq!(rest::get(app, directory, "db", "T", id).await.unwrap()["runId"], run["runId"]);
+    assert_eq!(rest::get(app, directory, "db", "t", "none").await.unwrap_err().name, EntityNotFound);
+    assert_eq!(rest::report(app, directory, "db", "t", id, None).await.unwrap(), json!({"lines": []}));
+    for token in ["-1", "0x", "7"] {
+        assert!(rest::report(app, directory, "db", "t", id, Some(token)).await.is_err());
+    }
+}

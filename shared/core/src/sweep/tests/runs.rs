@@ -1,0 +1,179 @@
+//! Planted orphans are found exactly; everything else stays.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::super::testkit::*;
+use super::super::*;
+use crate::store::ReadObjects;
+use crate::sweep::items::RunState;
+
+/// A table with all that metadata can name, and orphans that were made after the optimizer. Answers the orphans.
+async fn planted(lake: &Lake, format: i64) -> (Iceberg, BTreeSet<String>) {
+    let mut table = Iceberg::create(lake, "t", format).await;
+    lake.optimize("t", json!({})).await;
+    advance(&lake.world.clock, 10);
+    table.append(&["a.parquet", "_day=1/b.parquet"]).await;
+    let deletes = table.data("deletes.parquet").await;
+    let removed = table.data("removed.parquet").await;
+    table.commit(&[(1, 1, deletes), (2, 0, removed)]).await;
+    for (member, name) in [("statistics", "s.stats"), ("partition-statistics", "p.parquet")] {
+        let key = format!("wh/t/metadata/{name}");
+        lake.put(&key, "x").await;
+        table.metadata[member] = json!([{"statistics-path": Iceberg::uri(&key)}]);
+    }
+    // A staged snapshot without any branch is current nowhere.
+    table.append(&["staged.parquet"]).await;
+    table.append(&["c.parquet"]).await;
+    for key in ["wh/t/metadata/version-hint.text", "wh/t/data/_SUCCESS", "wh/t/data/note.txt", "wh/t2/data/x.parquet"] {
+        lake.put(key, "x").await;
+    }
+    let orphans = [
+        "wh/t/data/orphan.parquet",
+        "wh/t/data/_day=1/orphan 2+é%.parquet",
+        "wh/t/metadata/orphan-m0.avro",
+        "wh/t/metadata/00000-old.metadata.json",
+    ];
+    for key in &orphans[..3] {
+        lake.put(key, "orphan").await;
+    }
+    let mut stale = table.metadata.clone();
+    stale["last-updated-ms"] = (START_MS - 5).into();
+    lake.put(orphans[3], stale.to_string()).await;
+    (table, orphans.into_iter().map(str::to_owned).collect())
+}
+
+#[tokio::test]
+async fn planted_orphans_are_found_exactly() {
+    for format in [1, 2] {
+        let lake = Lake::new();
+        let (_, orphans) = planted(&lake, format).await;
+        lake.days(4);
+        let before = lake.keys();
+        let dry = lake.sweep("t", Mode::DryRun).await;
+        assert_eq!((dry.state, dry.reason.as_deref()), (RunState::Completed, None), "{:?}", dry.error);
+        assert_eq!(lake.keys(), before);
+        let record = lake.sweep("t", Mode::Ordinary).await;
+        assert_eq!(record.state, RunState::Completed);
+        assert_eq!(record.totals.deleted.count, 4);
+        assert!(record.totals.spared.is_empty());
+        let gone: BTreeSet<String> = before.difference(&lake.keys()).cloned().collect();
+        assert_eq!(gone, orphans, "format {format}");
+        // The table's very first metadata file is older than the optimizer, and referenced.
+        let listed = counts(&dry);
+        let expected = [("no_ownership_evidence", 1), ("orphan", 4), ("reserved_name", 2)];
+        for (reason, count) in expected {
+            assert_eq!(listed.get(reason), Some(&count), "{reason}: {listed:?}");
+        }
+        assert_eq!(listed.len(), 4, "{listed:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_report_has_a_line_for_every_object() {
+    let lake = Lake::new();
+    let (_, orphans) = planted(&lake, 2).await;
+    lake.days(4);
+    let under_scope: BTreeSet<String> = lake.keys().into_iter().filter(|key| key.starts_with("wh/t/")).collect();
+    let dry = lake.sweep("t", Mode::DryRun).await;
+    let lines = lake.report("t", &dry.run_id).await;
+    let keys: BTreeSet<String> = lines.iter().map(|line| line["key"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(keys, under_scope);
+    for line in &lines {
+        let doomed = orphans.contains(line["key"].as_str().unwrap());
+        assert_eq!(line["decision"], if doomed { "delete" } else { "keep" }, "{line}");
+        assert!(line["size_bytes"].is_u64() && line["last_modified_ms"].is_i64() && line["reason"].is_string());
+    }
+    let real = lake.sweep("t", Mode::Ordinary).await;
+    let outcomes: Vec<_> =
+        lake.report("t", &real.run_id).await.into_iter().filter(|line| line["outcome"] == "deleted").collect();
+    assert_eq!(outcomes.len(), 4);
+}
+
+#[tokio::test]
+async fn the_gate_and_the_retention_hold() {
+    let lake = Lake::new();
+    let mut table = Iceberg::create(&lake, "t", 2).await;
+    table.data("before.parquet").await;
+    advance(&lake.world.clock, 5);
+    lake.optimize("t", json!({"orphanFileRetentionPeriodInDays": 2})).await;
+    table.data("with.parquet").await;
+    advance(&lake.world.clock, 1);
+    table.data("after.parquet").await;
+    table.append(&["live.parquet"]).await;
+    lake.days(2);
+    let early = lake.sweep("t", Mode::Ordinary).await;
+    assert_eq!(early.totals.deleted.count, 0);
+    assert_eq!(counts(&early).get("too_young"), Some(&1));
+    assert_eq!(counts(&early).get("creation_gate"), Some(&2));
+    advance(&lake.world.clock, 1);
+    let later = lake.sweep("t", Mode::Ordinary).await;
+    assert_eq!(later.totals.deleted.count, 1);
+    assert!(!lake.keys().contains("wh/t/data/after.parquet"));
+    // Created again, the optimizer has a new gate.
+    table.data("again.parquet").await;
+    lake.days(1);
+    let target =
+        json!({"CatalogId": "000000000000", "DatabaseName": "db", "TableName": "t", "Type": "orphan_file_deletion"});
+    optimizer::delete(&lake.app, lake.directory.as_ref(), target).await.unwrap();
+    lake.optimize("t", json!({})).await;
+    lake.days(400);
+    let after_all = lake.sweep("t", Mode::Ordinary).await;
+    assert_eq!(after_all.totals.deleted.count, 0);
+    assert_eq!(counts(&after_all).get("creation_gate"), Some(&3));
+}
+
+#[tokio::test]
+async fn a_sub_location_is_swept_alone() {
+    let lake = Lake::new();
+    let table = Iceberg::create(&lake, "t", 2).await;
+    lake.optimize("t", json!({"location": "s3a://lake/wh/t/data/day=1/"})).await;
+    advance(&lake.world.clock, 1);
+    table.data("day=1/x.parquet").await;
+    table.data("day=10/x.parquet").await;
+    lake.days(4);
+    let record = lake.sweep("t", Mode::Ordinary).await;
+    assert_eq!(record.totals.deleted.count, 1);
+    assert!(lake.keys().contains("wh/t/data/day=10/x.parquet"));
+}
+
+#[tokio::test]
+async fn more_than_a_page_and_more_than_a_batch() {
+    let lake = Lake::new();
+    let mut table = Iceberg::create(&lake, "t", 2).await;
+    lake.optimize("t", json!({})).await;
+    advance(&lake.world.clock, 1);
+    let live: Vec<String> = (0..1500).map(|number| format!("live-{number:05}.parquet")).collect();
+    table.append(&live.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    for number in 0..600 {
+        table.data(&format!("orphan-{number:05}.parquet")).await;
+    }
+    lake.days(4);
+    let record = lake.sweep("t", Mode::Ordinary).await;
+    assert_eq!(record.totals.deleted.count, 600);
+    assert_eq!(counts(&record).get("referenced"), Some(&1504));
+    let lines = lake.report("t", &record.run_id).await;
+    assert_eq!(lines.len(), 1504 + 600 + 600);
+}
+
+#[tokio::test]
+async fn a_run_asks_for_no_more_than_it_needs() {
+    let lake = Lake::new();
+    let mut table = Iceberg::create(&lake, "t", 2).await;
+    lake.optimize("t", json!({})).await;
+    advance(&lake.world.clock, 1);
+    table.append(&["a.parquet"]).await;
+    table.append(&["b.parquet"]).await;
+    table.data("orphan.parquet").await;
+    lake.days(4);
+    let request = lake.start("t", Mode::Ordinary).await;
+    let (items, objects) = (lake.world.ports.items.item_usage(), lake.world.objects.object_usage());
+    lake.run(&request).await.unwrap();
+    let items = lake.world.ports.items.item_usage().since(&items);
+    let objects = lake.world.objects.object_usage().since(&objects);
+    // Record, lease, optimizer twice; lease taken, renewed and given back, record begun, after the batch, ended.
+    assert_eq!((items.gets, items.puts, items.queries, items.transactions), (4, 6, 0, 0));
+    // One metadata file, two lists, two manifests; survey and pages; one HEAD per orphan; two report parts.
+    assert_eq!((objects.gets, objects.lists, objects.heads, objects.batch_deletes, objects.puts), (5, 2, 1, 1, 2));
+}
