@@ -10,6 +10,7 @@
 //! [`S3Objects`]).
 
 mod app;
+mod deadline;
 mod dynamodb;
 mod errors;
 mod logs;
@@ -20,6 +21,7 @@ mod sqs;
 mod usage;
 
 pub use app::{AppCell, AwsParts, Clients, Connection, account_from_arn, app, app_from_env};
+pub use deadline::deadline;
 pub use dynamodb::{DynamoItems, create_tables};
 pub use logs::init_logs;
 pub use s3::S3Objects;
