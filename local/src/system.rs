@@ -189,12 +189,7 @@ impl System {
         let objects = s3::Store::open(&data_dir.join("s3"), clock.clone() as Arc<dyn Clock>)
             .map_err(|error| StartError::S3(error.to_string()))?;
         let credentials = s3::Credentials { access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned() };
-        server_tasks.spawn(s3::serve(
-            listeners.s3,
-            objects.clone(),
-            credentials,
-            servers.clone().cancelled_owned(),
-        ));
+        server_tasks.spawn(s3::serve(listeners.s3, objects.clone(), credentials, servers.clone().cancelled_owned()));
         let queues = open_queues(&data_dir).await?;
         let sqs_server = sqs::serve(
             listeners.sqs,

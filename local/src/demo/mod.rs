@@ -78,7 +78,10 @@ struct Uploaded {
 
 impl Demo<'_> {
     async fn tell(&self) -> Result<(), DemoError> {
-        println!("Seattle's weather, 2012 to 2015 (NOAA, by way of vega-datasets), as a Delta table at {}.\n", self.root);
+        println!(
+            "Seattle's weather, 2012 to 2015 (NOAA, by way of vega-datasets), as a Delta table at {}.\n",
+            self.root
+        );
         let mut months = data::months()?;
         let december = months.remove(&(2015, 12)).unwrap_or_default();
         self.catalog().await?;
@@ -218,7 +221,9 @@ impl Demo<'_> {
     }
 
     async fn commits(&self, months: &std::collections::BTreeMap<(i32, u8), Vec<Day>>) -> Result<(), DemoError> {
-        println!("2. Commits: Parquet files are uploaded, the commit is staged beside the log, an S3 event has it judged");
+        println!(
+            "2. Commits: Parquet files are uploaded, the commit is staged beside the log, an S3 event has it judged"
+        );
         let mut first = vec![
             self.commit_info("CREATE TABLE AS SELECT", None),
             json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}),
@@ -266,7 +271,10 @@ impl Demo<'_> {
                 println!("   {member}: {text}");
             }
         }
-        println!("   the table is still at version 3; the file that was uploaded for it ({} bytes) is garbage now\n", uploaded.size_bytes);
+        println!(
+            "   the table is still at version 3; the file that was uploaded for it ({} bytes) is garbage now\n",
+            uploaded.size_bytes
+        );
         Ok(())
     }
 
@@ -292,7 +300,9 @@ impl Demo<'_> {
     }
 
     async fn sweep(&self, december: &[Day]) -> Result<(), DemoError> {
-        println!("5. Orphan files: what a crashed job left, what the refused commit left, and one that only looks like it");
+        println!(
+            "5. Orphan files: what a crashed job left, what the refused commit left, and one that only looks like it"
+        );
         self.gateway.call(Method::POST, "/local/events/pause", None).await?;
         let pending = self.upload(december, TempMax::Double).await?;
         let pending_id = self.stage(4, &[self.commit_info("WRITE", Some(3)), pending.add]).await?;
@@ -303,7 +313,10 @@ impl Demo<'_> {
         self.advance("8d").await?;
         println!("   eight days pass\n");
 
-        let run = self.gateway.call(Method::POST, &format!("{}/sweeps", self.table_path()), Some(&json!({"mode": "dry_run"}))).await?;
+        let run = self
+            .gateway
+            .call(Method::POST, &format!("{}/sweeps", self.table_path()), Some(&json!({"mode": "dry_run"})))
+            .await?;
         let run_id = run.get("run_id").and_then(Value::as_str).unwrap_or_default().to_owned();
         self.finished_run(&run_id).await?;
         println!("   dry run:");
@@ -366,11 +379,12 @@ impl Demo<'_> {
         });
         for _ in 0..POLLS_MOST {
             let runs = self.gateway.glue("ListTableOptimizerRuns", &input).await?;
-            let deleted = runs.get("TableOptimizerRuns").and_then(Value::as_array).into_iter().flatten().find_map(|run| {
-                let completed = run.get("eventType") == Some(&json!("completed"));
-                let metrics = run.pointer("/orphanFileDeletionMetrics/IcebergMetrics/NumberOfOrphanFilesDeleted");
-                metrics.and_then(Value::as_u64).filter(|deleted| completed && *deleted > 0)
-            });
+            let deleted =
+                runs.get("TableOptimizerRuns").and_then(Value::as_array).into_iter().flatten().find_map(|run| {
+                    let completed = run.get("eventType") == Some(&json!("completed"));
+                    let metrics = run.pointer("/orphanFileDeletionMetrics/IcebergMetrics/NumberOfOrphanFilesDeleted");
+                    metrics.and_then(Value::as_u64).filter(|deleted| completed && *deleted > 0)
+                });
             if let Some(deleted) = deleted {
                 return Ok(deleted);
             }

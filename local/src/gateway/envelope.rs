@@ -184,7 +184,8 @@ mod tests {
 
     #[test]
     fn a_glue_call_arrives_in_base64() {
-        let parts = parts("POST", "/", &[("Content-Type", "application/x-amz-json-1.1"), ("X-Amz-Target", "AWSGlue.X")]);
+        let parts =
+            parts("POST", "/", &[("Content-Type", "application/x-amz-json-1.1"), ("X-Amz-Target", "AWSGlue.X")]);
         let event = event(&parts, &Bytes::from_static(b"{}"), &context());
         assert_eq!(event["isBase64Encoded"], true);
         assert_eq!(event["body"], "e30=");

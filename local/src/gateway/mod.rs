@@ -41,9 +41,9 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>, shutdown: Cancell
 /// A web page must not be able to use the laptop's lake: its requests carry an Origin, and a name that resolves to
 /// loopback carries a foreign Host.
 async fn refuse_foreign_origins(request: Request, next: axum::middleware::Next) -> Response {
-    let foreign = ["origin", "host"].iter().any(|name| {
-        request.headers().get(*name).is_some_and(|value| !value.to_str().is_ok_and(is_loopback_authority))
-    });
+    let foreign = ["origin", "host"]
+        .iter()
+        .any(|name| request.headers().get(*name).is_some_and(|value| !value.to_str().is_ok_and(is_loopback_authority)));
     if foreign {
         return message(StatusCode::FORBIDDEN, "The local gateway answers requests to and from this machine only.");
     }
@@ -126,8 +126,7 @@ async fn invoke(
     request_id: &str,
 ) -> Response {
     let timeout_ms = limits::GATEWAY_TIMEOUT_MS;
-    let deadline =
-        Deadline::in_ms(shared.app.ports.clock.as_ref(), i64::try_from(timeout_ms).unwrap_or(i64::MAX));
+    let deadline = Deadline::in_ms(shared.app.ports.clock.as_ref(), i64::try_from(timeout_ms).unwrap_or(i64::MAX));
     // A task of its own: like a function on Lambda it goes on when the client, or the gateway, has given up.
     let work = tokio::spawn(async move {
         match function {

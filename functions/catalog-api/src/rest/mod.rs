@@ -5,6 +5,7 @@
 
 mod catalog;
 mod request;
+mod sweeps;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,6 +27,11 @@ pub struct RestAnswer {
 impl RestAnswer {
     pub fn ok(body: Value) -> Self {
         Self { status: 200, body }
+    }
+
+    /// Taken on; it goes on after the answer.
+    pub fn accepted(body: Value) -> Self {
+        Self { status: 202, body }
     }
 }
 
@@ -60,6 +66,10 @@ pub static ROUTES: &[Route] = &[
     route!("GET", "/v1/databases/{database}/tables", catalog::list_tables),
     route!("GET", "/v1/databases/{database}/tables/{table}", catalog::get_table),
     route!("GET", "/v1/databases/{database}/tables/{table}/partitions", catalog::list_partitions),
+    route!("POST", "/v1/databases/{database}/tables/{table}/sweeps", sweeps::start),
+    route!("GET", "/v1/databases/{database}/tables/{table}/sweeps", sweeps::list),
+    route!("GET", "/v1/databases/{database}/tables/{table}/sweeps/{run}", sweeps::get),
+    route!("GET", "/v1/databases/{database}/tables/{table}/sweeps/{run}/report", sweeps::report),
 ];
 
 /// Answers a request to `path` (percent-encoded) with the route that fits.

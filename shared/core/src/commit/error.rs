@@ -26,6 +26,8 @@ pub enum CommitError {
     IllegalEdge { from: &'static str, to: &'static str },
     #[error(transparent)]
     Location(#[from] LocationError),
+    #[error("the catalog could not say where the table lies: {0}")]
+    Catalog(String),
 }
 
 impl CommitError {

@@ -11,6 +11,7 @@
 //! [`version_record`]), [`proposals`] reads verdicts, [`sync`] tells the catalog about new partitions.
 
 pub mod candidate;
+pub mod catalog;
 pub mod claim;
 pub mod conflict;
 pub mod context;

@@ -41,17 +41,6 @@ pub trait PartitionSink: Send + Sync {
     ) -> Result<SyncReport, SyncError>;
 }
 
-/// A sink where no catalog is connected.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoCatalog;
-
-#[async_trait]
-impl PartitionSink for NoCatalog {
-    async fn register(&self, _: &Location, _: &[String], _: &[TouchedPartition]) -> Result<SyncReport, SyncError> {
-        Ok(SyncReport::UnknownTable)
-    }
-}
-
 /// The partitions that a commit adds files to.
 pub fn partitions_of(candidate: &Candidate, metadata: &Metadata, root: &Location) -> Vec<TouchedPartition> {
     let files = candidate.add_keys.iter().zip(candidate.actions.adds.iter().map(|add| &add.partition_values));

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::catalog::OwnCatalog;
 use super::error::CommitError;
-use super::sync::{NoCatalog, PartitionSink};
+use super::sync::PartitionSink;
 use crate::location::Location;
 use crate::ports::App;
 
@@ -16,23 +17,12 @@ pub trait TableDirectory: Send + Sync {
     async fn location(&self, database: &str, table: &str) -> Result<Option<Location>, CommitError>;
 }
 
-/// A directory where no catalog is connected: it knows no table.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoTables;
-
-#[async_trait]
-impl TableDirectory for NoTables {
-    async fn location(&self, _: &str, _: &str) -> Result<Option<Location>, CommitError> {
-        Ok(None)
-    }
-}
-
 /// The sink that partitions of committed proposals go to.
-pub fn partition_sink(_app: &App) -> Arc<dyn PartitionSink> {
-    Arc::new(NoCatalog)
+pub fn partition_sink(app: &App) -> Arc<dyn PartitionSink> {
+    Arc::new(OwnCatalog::new(app))
 }
 
 /// The directory that names of tables are looked up in.
-pub fn table_directory(_app: &App) -> Arc<dyn TableDirectory> {
-    Arc::new(NoTables)
+pub fn table_directory(app: &App) -> Arc<dyn TableDirectory> {
+    Arc::new(OwnCatalog::new(app))
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::GlueException;
 use super::handlers::{databases, partitions, tables};
 use crate::ports::App;
+use crate::sweep::optimizer as optimizers;
 
 /// Carries out an operation: checked input in, output out.
 pub type Handler = for<'a> fn(&'a App, Value) -> BoxFuture<'a, Result<Value, GlueException>>;
@@ -47,6 +48,12 @@ pub static OPERATIONS: &[Operation] = &[
     operation!("BatchGetPartition", partitions::batch_get_partition),
     operation!("DeletePartition", partitions::delete_partition),
     operation!("BatchDeletePartition", partitions::batch_delete_partition),
+    operation!("CreateTableOptimizer", optimizers::create_table_optimizer),
+    operation!("GetTableOptimizer", optimizers::get_table_optimizer),
+    operation!("BatchGetTableOptimizer", optimizers::batch_get_table_optimizer),
+    operation!("UpdateTableOptimizer", optimizers::update_table_optimizer),
+    operation!("DeleteTableOptimizer", optimizers::delete_table_optimizer),
+    operation!("ListTableOptimizerRuns", optimizers::list_table_optimizer_runs),
 ];
 
 /// The operation of this name.
