@@ -22,7 +22,11 @@ pub enum RefusalReason {
     PointerMovedBackwards,
     /// Another table at the same place, or around it, whose files cannot be told.
     SharedLocation,
+    /// A staged commit without verdict that cannot be read.
+    PendingUnreadable,
     LocationOutsideTable,
+    /// The catalog and the table's own metadata disagree on where it lies.
+    LocationMismatch,
     /// More orphans than a healthy table has.
     Fuse,
     TableUnknown,
@@ -46,7 +50,9 @@ impl RefusalReason {
             Self::ForeignTableUuid => "foreign_table_uuid",
             Self::PointerMovedBackwards => "pointer_moved_backwards",
             Self::SharedLocation => "shared_location",
+            Self::PendingUnreadable => "pending_unreadable",
             Self::LocationOutsideTable => "location_outside_table",
+            Self::LocationMismatch => "location_mismatch",
             Self::Fuse => "fuse",
             Self::TableUnknown => "table_unknown",
             Self::OptimizerMissing => "optimizer_missing",

@@ -9,7 +9,7 @@ use crate::sweep::guards::{Judge, NameRules, Reason, is_fuse_blown};
 use crate::sweep::items::{LEASE_MS, Lease, OptimizerItem, RunRecord, RunState};
 use crate::sweep::refs::References;
 use crate::sweep::report::{Kind, ReportWriter, judged_line};
-use crate::sweep::source::{ReferenceSource, source_for};
+use crate::sweep::source::{Moment, ReferenceSource, SourceContext, source_for};
 use crate::sweep::survey::{ForeignRoots, Survey, list_request};
 use crate::sweep::{Interruption, Mode, Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
 
@@ -135,9 +135,10 @@ impl<'a> Attempt<'a> {
         let (entry, table) = self.check_entry(entry)?;
         let scope = check_scope(&optimizer, &table)?;
         let neighbours = self.load_neighbours(&entry, &table).await?;
-        let mut sources = vec![source_for(&self.app.ports, self.directory, &entry)?];
+        let asked_ms = optimizer.config.retention_days.max(1).saturating_mul(DAY_MS);
+        let mut sources = vec![source_for(&self.app.ports, self.directory, &entry, self.source_context(asked_ms))?];
         for other in &neighbours.sharing {
-            sources.push(self.source_of_neighbour(&entry, other)?);
+            sources.push(self.source_of_neighbour(&entry, other, asked_ms)?);
         }
         let survey = Survey::take(self.app.ports.objects.as_ref(), &scope).await?;
         self.keep_lease().await?;
@@ -149,9 +150,7 @@ impl<'a> Attempt<'a> {
         protected.push(self.app.settings.reports.clone());
         let mut known = Knowledge {
             names: first(&sources)?.names(),
-            retention_ms: first(&sources)?
-                .retention_ms()
-                .max(optimizer.config.retention_days.max(1).saturating_mul(DAY_MS)),
+            retention_ms: first(&sources)?.retention_ms().max(asked_ms),
             foreign: ForeignRoots::default(),
             proved_stale: HashSet::new(),
             started_ms: self.started_ms,
@@ -166,6 +165,10 @@ impl<'a> Attempt<'a> {
         };
         known.examine().await?;
         Ok(known)
+    }
+
+    fn source_context(&self, retention_ms: i64) -> SourceContext<'_> {
+        SourceContext { run_id: &self.record.run_id, retention_ms, now_ms: self.started_ms }
     }
 
     async fn load_optimizer(&self) -> Result<OptimizerItem, SweepError> {
@@ -203,10 +206,14 @@ impl<'a> Attempt<'a> {
         &self,
         entry: &TableEntry,
         other: &TableEntry,
+        retention_ms: i64,
     ) -> Result<Box<dyn ReferenceSource + 'a>, Refusal> {
         let source = match other.format() {
             Ok(TableFormat::Other) => Err("which files it needs is not recorded anywhere".to_owned()),
-            _ => source_for(&self.app.ports, self.directory, other).map_err(|refusal| refusal.detail),
+            _ => {
+                let context = self.source_context(retention_ms);
+                source_for(&self.app.ports, self.directory, other, context).map_err(|refusal| refusal.detail)
+            }
         };
         source.map_err(|why| {
             let place = other.location.as_ref().map(Location::to_string).unwrap_or_default();
@@ -227,8 +234,8 @@ impl<'a> Attempt<'a> {
             self.check_time()?;
             self.keep_lease().await?;
             let page = objects.list(&request).await?;
-            known.refresh().await?;
-            known.note_signs(&page.objects);
+            known.refresh(Moment::Judging).await?;
+            known.note_signs(&page.objects)?;
             request.start_after = page.objects.last().map(|object| object.key.clone());
             listed = listed.saturating_add(page.objects.len() as u64);
             for object in page.objects {
@@ -305,32 +312,36 @@ impl Knowledge<'_> {
         if let Some(own) = self.sources.first_mut() {
             self.proved_stale = own.examine(&self.survey, &mut self.references).await?;
         }
-        self.update();
-        Ok(())
+        self.update()
     }
 
     /// Reads every pointer again and adds what is new.
-    pub(super) async fn refresh(&mut self) -> Result<(), SweepError> {
+    pub(super) async fn refresh(&mut self, moment: Moment) -> Result<(), SweepError> {
         for source in &mut self.sources {
-            source.refresh(&mut self.references).await?;
+            source.refresh(moment, &mut self.references).await?;
         }
-        self.update();
-        Ok(())
+        self.update()
     }
 
-    fn note_signs(&mut self, objects: &[Listed]) {
+    fn note_signs(&mut self, objects: &[Listed]) -> Result<(), SweepError> {
         let before = self.survey.signs.len();
         objects.iter().for_each(|object| self.survey.note_signs(object));
-        if self.survey.signs.len() != before {
-            self.update();
-        }
+        if self.survey.signs.len() == before { Ok(()) } else { self.update() }
     }
 
-    fn update(&mut self) {
-        if let Some(own) = self.sources.first() {
-            self.names = own.names();
-            self.foreign = self.survey.foreign_roots(&own.own_signs());
+    /// Takes over what the table's own source knows by now.
+    fn update(&mut self) -> Result<(), SweepError> {
+        let own = first(&self.sources)?;
+        // Files at a place that the table does not call its own are somebody else's.
+        let home = own.home()?;
+        if home != self.table {
+            let detail = format!("the catalog says that the table lies at {}, its metadata says {home}", self.table);
+            return Err(Refusal::new(RefusalReason::LocationMismatch, detail).into());
         }
+        let (names, signs) = (own.names(), own.own_signs());
+        self.names = names;
+        self.foreign = self.survey.foreign_roots(&signs);
+        Ok(())
     }
 
     pub(super) fn judge(&self, object: &Listed) -> Reason {

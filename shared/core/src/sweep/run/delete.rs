@@ -3,6 +3,7 @@ use futures::{StreamExt, stream};
 use super::attempt::{Attempt, Knowledge};
 use crate::store::{Deleted, Doomed, Listed, ObjectError, ObjectKey};
 use crate::sweep::report::{Kind, ReportWriter, outcome_line};
+use crate::sweep::source::Moment;
 use crate::sweep::{Interruption, SweepError};
 
 /// Keys of one delete request. S3 counts each against the prefix's rate, and a throttled request comes back as a whole.
@@ -40,12 +41,10 @@ impl<'a> Attempt<'a> {
         for batch in orphans.chunks(BATCH_KEYS) {
             self.check_time()?;
             self.lease.renew(self.app.ports.items.as_ref(), self.app.ports.clock.now_ms()).await?;
-            let doomed: Vec<ObjectKey> =
-                batch.iter().map(|object| ObjectKey::new(known.scope.bucket.clone(), object.key.clone())).collect();
             let mut result = Ok(());
             for source in &mut known.sources {
                 if result.is_ok() {
-                    result = source.fence(&doomed, self.lease.epoch, self.lease.expires_at_ms).await;
+                    result = source.fence(self.lease.epoch, self.lease.expires_at_ms).await;
                 }
             }
             if result.is_ok() {
@@ -73,7 +72,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<(), SweepError> {
         let still_there = self.check_heads(known, batch, writer).await?;
         self.check_unchanged(known).await?;
-        known.refresh().await?;
+        known.refresh(Moment::Deleting).await?;
         let mut doomed = Vec::new();
         for object in still_there {
             let reason = known.judge(object);

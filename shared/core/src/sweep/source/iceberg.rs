@@ -2,7 +2,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use async_trait::async_trait;
 
-use super::ReferenceSource;
+use super::{Moment, ReferenceSource};
 use crate::iceberg::{IcebergError, Reachable, TableMetadata, load_metadata};
 use crate::location::Location;
 use crate::ports::Ports;
@@ -189,7 +189,7 @@ impl ReferenceSource for IcebergSource<'_> {
         self.add_state(pointer, references).await
     }
 
-    async fn refresh(&mut self, references: &mut References) -> Result<(), SweepError> {
+    async fn refresh(&mut self, _: Moment, references: &mut References) -> Result<(), SweepError> {
         if self.metadata.is_some() && self.read_pointer().await? == self.pointer {
             return Ok(());
         }
@@ -222,6 +222,11 @@ impl ReferenceSource for IcebergSource<'_> {
         self.pointer.to_string()
     }
 
+    fn home(&self) -> Result<Location, Refusal> {
+        let location = self.metadata.as_ref().map(|metadata| metadata.location.as_str()).unwrap_or_default();
+        Location::parse(location).map_err(|error| Refusal::new(RefusalReason::UnresolvedPath, error.to_string()))
+    }
+
     fn names(&self) -> NameRules {
         NameRules::Iceberg {
             data_folders: self.data_folders.iter().cloned().collect(),
@@ -241,7 +246,7 @@ impl ReferenceSource for IcebergSource<'_> {
 
     /// Iceberg commits do not pass through this product, so there is nobody who would wait: the pointer read after the
     /// fence, and If-Match, are what protects.
-    async fn fence(&mut self, _doomed: &[ObjectKey], _epoch: i64, _expires_at_ms: i64) -> Result<(), SweepError> {
+    async fn fence(&mut self, _epoch: i64, _expires_at_ms: i64) -> Result<(), SweepError> {
         Ok(())
     }
 

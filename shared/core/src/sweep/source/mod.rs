@@ -1,19 +1,32 @@
 //! Where references come from: one implementation per table format.
 
+mod delta;
 mod iceberg;
+mod interval;
 
 use std::collections::HashSet;
 
 use async_trait::async_trait;
 
+pub use delta::DeltaSource;
 pub use iceberg::IcebergSource;
 
 use super::guards::NameRules;
 use super::refs::References;
 use super::survey::{OwnSigns, Survey};
 use super::{Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
+use crate::location::Location;
 use crate::ports::Ports;
 use crate::store::ObjectKey;
+
+/// Why a source is to look again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// A page was listed: what the table says now.
+    Judging,
+    /// A batch is about to be deleted: everything that could protect a file.
+    Deleting,
+}
 
 /// The files that a table needs, and what its format says about names.
 ///
@@ -24,7 +37,7 @@ pub trait ReferenceSource: Send + Sync {
     async fn load(&mut self, references: &mut References) -> Result<(), SweepError>;
 
     /// Reads the pointer again and adds what is new since the last call.
-    async fn refresh(&mut self, references: &mut References) -> Result<(), SweepError>;
+    async fn refresh(&mut self, moment: Moment, references: &mut References) -> Result<(), SweepError>;
 
     /// Looks at files that the survey found and that no reference names: answers those that are proved to be this
     /// table's own, of an earlier state. May add pending references.
@@ -34,6 +47,9 @@ pub trait ReferenceSource: Send + Sync {
     /// What was read last: a metadata file or a version.
     fn pointer(&self) -> String;
 
+    /// Where the table itself says that it lies.
+    fn home(&self) -> Result<Location, Refusal>;
+
     fn names(&self) -> NameRules;
 
     fn own_signs(&self) -> OwnSigns;
@@ -41,10 +57,21 @@ pub trait ReferenceSource: Send + Sync {
     /// Least age of a candidate that the table itself asks for.
     fn retention_ms(&self) -> i64;
 
-    /// Makes commits that touch these files wait, until [`ReferenceSource::clear_fence`] or `expires_at_ms`.
-    async fn fence(&mut self, doomed: &[ObjectKey], epoch: i64, expires_at_ms: i64) -> Result<(), SweepError>;
+    /// Makes the table's commits wait, as far as they pass through this product, until
+    /// [`ReferenceSource::clear_fence`] or `expires_at_ms`.
+    async fn fence(&mut self, epoch: i64, expires_at_ms: i64) -> Result<(), SweepError>;
 
     async fn clear_fence(&mut self) -> Result<(), SweepError>;
+}
+
+/// What sources need to know of the run.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceContext<'r> {
+    pub run_id: &'r str,
+    /// The optimizer's retention.
+    pub retention_ms: i64,
+    /// Ages are counted to this moment.
+    pub now_ms: i64,
 }
 
 /// The source for a table, whatever its format.
@@ -52,13 +79,14 @@ pub fn source_for<'a>(
     ports: &'a Ports,
     directory: &'a dyn TableDirectory,
     entry: &TableEntry,
+    context: SourceContext<'_>,
 ) -> Result<Box<dyn ReferenceSource + 'a>, Refusal> {
     match entry.format()? {
         TableFormat::Iceberg { pointer } => Ok(Box::new(IcebergSource::new(ports, directory, entry, pointer))),
-        TableFormat::Delta => Err(Refusal::new(
-            RefusalReason::UnsupportedTable,
-            format!("{entry} is a Delta table: sweeping those is not built yet"),
-        )),
+        TableFormat::Delta => {
+            let SourceContext { run_id, retention_ms, now_ms } = context;
+            Ok(Box::new(DeltaSource::new(ports, directory, entry, run_id, retention_ms, now_ms)?))
+        }
         TableFormat::Other => Err(Refusal::new(
             RefusalReason::UnsupportedTable,
             format!("{entry} is neither an Iceberg nor a Delta table: which files it needs is not recorded anywhere"),

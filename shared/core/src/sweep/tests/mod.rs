@@ -1,5 +1,6 @@
 //! Sweeps of whole tables in memory.
 
+mod delta;
 mod guards;
 mod interleaving;
 mod optimizers;

@@ -31,7 +31,9 @@ type Change = fn(&mut serde_json::Value);
 
 #[tokio::test]
 async fn metadata_that_forbids_or_hides() {
-    let cases: [(RefusalReason, Change); 7] = [
+    let cases: [(RefusalReason, Change); 9] = [
+        (RefusalReason::LocationMismatch, |m| m["location"] = json!("s3://lake/wh/elsewhere")),
+        (RefusalReason::UnresolvedPath, |m| m["location"] = json!("/wh/t")),
         (RefusalReason::GcDisabled, |m| m["properties"]["gc.enabled"] = json!("false")),
         (RefusalReason::UnknownVersion, |m| m["format-version"] = json!(3)),
         (RefusalReason::Encrypted, |m| m["encryption-keys"] = json!([{"key-id": "k"}])),

@@ -177,3 +177,27 @@ async fn a_run_asks_for_no_more_than_it_needs() {
     // One metadata file, two lists, two manifests; survey and pages; one HEAD per orphan; two report parts.
     assert_eq!((objects.gets, objects.lists, objects.heads, objects.batch_deletes, objects.puts), (5, 2, 1, 1, 2));
 }
+
+#[tokio::test]
+async fn a_table_of_pyiceberg_keeps_all_its_files() {
+    let lake = Lake::new();
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/iceberg/fixtures/pyiceberg-0.12.0");
+    let index: serde_json::Value = serde_json::from_slice(&std::fs::read(folder.join("index.json")).unwrap()).unwrap();
+    let pointer = index["pointer"].as_str().unwrap();
+    lake.register("events", "wh/ns/events", &[("table_type", "ICEBERG"), ("metadata_location", pointer)]);
+    lake.optimize("events", json!({})).await;
+    advance(&lake.world.clock, 1);
+    for object in index["objects"].as_array().unwrap() {
+        let key = object["key"].as_str().unwrap();
+        let name = key.rsplit('/').next().unwrap();
+        let bytes = std::fs::read(folder.join(name)).unwrap_or_else(|_| vec![0]);
+        lake.put(key, bytes).await;
+    }
+    let whole = lake.keys();
+    lake.put("wh/ns/events/data/day=2026-11-01/00000-0-orphan.parquet", "x").await;
+    lake.put("wh/ns/events/metadata/orphan-m0.avro", "x").await;
+    lake.days(4);
+    let record = lake.sweep("events", Mode::Ordinary).await;
+    assert_eq!((record.state, record.totals.deleted.count), (RunState::Completed, 2), "{:?}", record.error);
+    assert_eq!(lake.keys().into_iter().filter(|key| key.starts_with("wh/")).collect::<BTreeSet<_>>(), whole);
+}
