@@ -336,9 +336,9 @@ impl Demo<'_> {
         let path = format!("{}/sweeps/{run_id}", self.table_path());
         for _ in 0..POLLS_MOST {
             let run = self.gateway.call(Method::GET, &path, None).await?;
-            match run.get("status").and_then(Value::as_str) {
+            match run.get("state").and_then(Value::as_str) {
                 Some("completed") => return Ok(run),
-                Some("failed" | "refused") => {
+                Some("failed") => {
                     return Err(DemoError::Unexpected { expected: "a run".to_owned(), got: run.to_string() });
                 }
                 _ => tokio::time::sleep(POLL).await,
@@ -350,7 +350,7 @@ impl Demo<'_> {
     async fn print_report(&self, run_id: &str) -> Result<(), DemoError> {
         let path = format!("{}/sweeps/{run_id}/report", self.table_path());
         let report = self.gateway.call(Method::GET, &path, None).await?;
-        let lines = report.get("objects").and_then(Value::as_array).cloned().unwrap_or_default();
+        let lines = report.get("lines").and_then(Value::as_array).cloned().unwrap_or_default();
         let mut by_reason: std::collections::BTreeMap<String, (usize, u64)> = std::collections::BTreeMap::new();
         for line in &lines {
             let reason = line.get("reason").and_then(Value::as_str).unwrap_or_default();

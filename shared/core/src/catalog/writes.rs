@@ -1,7 +1,6 @@
 //! Conditional writes whose answer may be lost. Every item that is written this way carries a `revision` that no other
 //! write has, so a condition that fails on our own write is recognised as success.
 
-use super::CatalogError;
 use crate::ports::Ports;
 use crate::store::{CancelReason, Condition, Fields, Item, Key, StoreError, TransactError, Write, WriteError};
 
@@ -15,15 +14,6 @@ pub enum Refused {
     /// What was there instead.
     Condition(Option<Item>),
     Store(StoreError),
-}
-
-impl From<Refused> for CatalogError {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Store(error) => error.into(),
-            Refused::Condition(_) => CatalogError::Contended("This item".to_owned()),
-        }
-    }
 }
 
 fn same_revision(old: Option<&Item>, new: &Item) -> bool {

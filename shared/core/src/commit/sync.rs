@@ -41,6 +41,19 @@ pub trait PartitionSink: Send + Sync {
     ) -> Result<SyncReport, SyncError>;
 }
 
+/// A sink without a catalog behind it, for tests.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoCatalog;
+
+#[cfg(test)]
+#[async_trait]
+impl PartitionSink for NoCatalog {
+    async fn register(&self, _: &Location, _: &[String], _: &[TouchedPartition]) -> Result<SyncReport, SyncError> {
+        Ok(SyncReport::UnknownTable)
+    }
+}
+
 /// The partitions that a commit adds files to.
 pub fn partitions_of(candidate: &Candidate, metadata: &Metadata, root: &Location) -> Vec<TouchedPartition> {
     let files = candidate.add_keys.iter().zip(candidate.actions.adds.iter().map(|add| &add.partition_values));

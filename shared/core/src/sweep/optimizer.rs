@@ -274,7 +274,7 @@ pub(super) fn timestamp(ms: i64) -> Value {
 }
 
 /// A run in the service's shape.
-pub(super) fn run_shape(run: &RunRecord) -> Value {
+fn run_shape(run: &RunRecord) -> Value {
     let event_type = match run.state {
         RunState::Queued => "starting",
         RunState::Running => "in_progress",

@@ -1,9 +1,11 @@
 //! What the REST side of the catalog offers on sweeps: start a run, look at runs, read a report.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::items::{OptimizerItem, RunRecord, Tally};
-use super::optimizer::{decode_token, encode_token, run_shape, runs_page, timestamp};
+use super::optimizer::{decode_token, encode_token, runs_page};
 use super::report::{Kind, part_key};
 use super::{CatalogDirectory, Mode, SweepError, TableDirectory, TableEntry, plan};
 use crate::glue::GlueException;
@@ -85,7 +87,7 @@ async fn load_run(app: &App, entry: &TableEntry, run_id: &str) -> Result<RunReco
     run.ok_or_else(|| GlueException::not_found(format!("Table {} has no run {run_id}.", entry.name)))
 }
 
-/// Runs of a table since its optimizer was created, dry runs included, newest first: `{"runs": […], "nextToken": …}`.
+/// Runs of a table since its optimizer was created, dry runs included, newest first: `{"runs": […], "next_token": …}`.
 pub async fn list_in(
     app: &App,
     directory: &dyn TableDirectory,
@@ -101,12 +103,12 @@ pub async fn list_in(
     let mut answer = Map::new();
     answer.insert("runs".to_owned(), runs.iter().map(describe).collect());
     if let Some(next) = next {
-        answer.insert("nextToken".to_owned(), encode_token(&next).into());
+        answer.insert("next_token".to_owned(), encode_token(&next).into());
     }
     Ok(Value::Object(answer))
 }
 
-/// One part of a run's report: `{"lines": […], "nextToken": …}`. First what was decided on each object, then what became
+/// One part of a run's report: `{"lines": […], "next_token": …}`. First what was decided on each object, then what became
 /// of the orphans.
 pub async fn report_in(
     app: &App,
@@ -116,7 +118,7 @@ pub async fn report_in(
     run_id: &str,
     token: Option<&str>,
 ) -> Result<Value, GlueException> {
-    let bad_token = || GlueException::invalid_input("nextToken is not one that an earlier answer gave.");
+    let bad_token = || GlueException::invalid_input("next_token is not one that an earlier answer gave.");
     let index = token.map_or(Ok(0), |token| token.parse::<i64>().map_err(|_| bad_token()))?;
     let entry = load_table(directory, database, table).await?;
     let run = load_run(app, &entry, run_id).await?;
@@ -146,38 +148,36 @@ pub async fn report_in(
     let mut answer = Map::new();
     answer.insert("lines".to_owned(), Value::Array(lines));
     if index.saturating_add(1) < total {
-        answer.insert("nextToken".to_owned(), index.saturating_add(1).to_string().into());
+        answer.insert("next_token".to_owned(), index.saturating_add(1).to_string().into());
     }
     Ok(Value::Object(answer))
 }
 
 fn tally(tally: &Tally) -> Value {
-    json!({ "count": tally.count, "sizeBytes": tally.size_bytes })
+    json!({ "count": tally.count, "size_bytes": tally.size_bytes })
 }
 
-/// A run: the service's shape and what it has no member for.
+fn tallies(tallies: &BTreeMap<String, Tally>) -> Value {
+    Value::Object(tallies.iter().map(|(name, one)| (name.clone(), tally(one))).collect())
+}
+
+/// A run. Times are milliseconds since the epoch; what is not known (yet) is null.
 fn describe(run: &RunRecord) -> Value {
-    let mut shape = match run_shape(run) {
-        Value::Object(shape) => shape,
-        _ => Map::new(),
-    };
-    let tallies = |tallies: &std::collections::BTreeMap<String, Tally>| -> Value {
-        Value::Object(tallies.iter().map(|(name, one)| (name.clone(), tally(one))).collect())
-    };
-    let more = [
-        ("runId", Value::from(run.run_id.as_str())),
-        ("databaseName", run.database.as_str().into()),
-        ("tableName", run.table.as_str().into()),
-        ("mode", run.mode.as_str().into()),
-        ("state", run.state.as_str().into()),
-        ("createTimestamp", timestamp(run.created_ms)),
-        ("attempts", run.attempts.into()),
-        ("reason", run.reason.as_deref().map_or(Value::Null, Value::from)),
-        ("pointer", run.pointer.as_deref().map_or(Value::Null, Value::from)),
-        ("byReason", tallies(&run.totals.by_reason)),
-        ("deleted", tally(&run.totals.deleted)),
-        ("spared", tallies(&run.totals.spared)),
-    ];
-    shape.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
-    Value::Object(shape)
+    json!({
+        "run_id": run.run_id,
+        "database": run.database,
+        "table": run.table,
+        "mode": run.mode.as_str(),
+        "state": run.state.as_str(),
+        "created_ms": run.created_ms,
+        "started_ms": run.started_ms,
+        "ended_ms": run.ended_ms,
+        "attempts": run.attempts,
+        "reason": run.reason,
+        "error": run.error,
+        "pointer": run.pointer,
+        "by_reason": tallies(&run.totals.by_reason),
+        "deleted": tally(&run.totals.deleted),
+        "spared": tallies(&run.totals.spared),
+    })
 }

@@ -103,7 +103,7 @@ impl Lake {
             let directory = self.directory.as_ref();
             let page = rest::report_in(&self.app, directory, "db", table, run_id, token.as_deref()).await.unwrap();
             lines.extend(page["lines"].as_array().unwrap().clone());
-            token = page["nextToken"].as_str().map(str::to_owned);
+            token = page["next_token"].as_str().map(str::to_owned);
             if token.is_none() {
                 return lines;
             }

@@ -5,149 +5,83 @@ use serde_json::{Value, json};
 use super::{Wire, in_table, partition_input, table_input};
 use crate::glue::answer;
 
-#[tokio::test]
-async fn texts_of_the_service() {
+type Case<'a> = (&'a str, Value, &'a str, &'a str);
+
+const MISSING: &str = "EntityNotFoundException";
+const EXISTS: &str = "AlreadyExistsException";
+const INVALID: &str = "InvalidInputException";
+
+async fn check(cases: Vec<Case<'_>>) {
     let wire = Wire::with_table(&[("year", "int")]).await;
     wire.create(&["2024"]).await;
-    let update = |name: &str, version: &str| json!({ "DatabaseName": "d", "TableInput": table_input(name, &[]), "VersionId": version });
-    let cases: Vec<(&str, Value, &str, &str)> = vec![
-        ("GetDatabase", json!({ "Name": "Nope" }), "EntityNotFoundException", "Database Nope not found."),
-        ("DeleteDatabase", json!({ "Name": "nope" }), "EntityNotFoundException", "Database nope not found."),
-        (
-            "CreateDatabase",
-            json!({ "DatabaseInput": { "Name": "D" } }),
-            "AlreadyExistsException",
-            "Database already exists.",
-        ),
-        ("GetTables", json!({ "DatabaseName": "nope" }), "EntityNotFoundException", "Database nope not found."),
-        (
-            "GetTable",
-            json!({ "DatabaseName": "d", "Name": "Nope" }),
-            "EntityNotFoundException",
-            "Table Nope not found.",
-        ),
-        ("GetTable", json!({ "DatabaseName": "x", "Name": "t" }), "EntityNotFoundException", "Database x not found."),
-        (
-            "DeleteTable",
-            json!({ "DatabaseName": "d", "Name": "nope" }),
-            "EntityNotFoundException",
-            "Table nope not found.",
-        ),
-        (
-            "CreateTable",
-            json!({ "DatabaseName": "d", "TableInput": table_input("T", &[]) }),
-            "AlreadyExistsException",
-            "Table already exists.",
-        ),
-        ("UpdateTable", update("nope", "0"), "EntityNotFoundException", "Table nope not found."),
-        (
-            "UpdateTable",
-            update("t", "1"),
-            "ConcurrentModificationException",
-            "Update table failed due to concurrent modifications.",
-        ),
-        (
-            "UpdateTable",
-            update("t", "00"),
-            "ConcurrentModificationException",
-            "Update table failed due to concurrent modifications.",
-        ),
-        (
-            "UpdateTable",
-            update("t", "x"),
-            "ConcurrentModificationException",
-            "Update table failed due to concurrent modifications.",
-        ),
-        (
-            "CreatePartition",
-            in_table(json!({ "PartitionInput": partition_input(&["2024"]) })),
-            "AlreadyExistsException",
-            "Partition already exists.",
-        ),
-        (
-            "CreatePartition",
-            in_table(json!({ "PartitionInput": partition_input(&[]) })),
-            "InvalidInputException",
-            "The number of partition keys do not match the number of partition values",
-        ),
-        (
-            "CreatePartition",
-            in_table(json!({ "PartitionInput": {} })),
-            "InvalidInputException",
-            "The number of partition keys do not match the number of partition values",
-        ),
-        (
-            "CreatePartition",
-            in_table(json!({ "PartitionInput": partition_input(&["2024", "1"]) })),
-            "InvalidInputException",
-            "The number of partition keys do not match the number of partition values",
-        ),
-        (
-            "GetPartition",
-            in_table(json!({ "PartitionValues": ["1999"] })),
-            "EntityNotFoundException",
-            "Cannot find partition.",
-        ),
-        (
-            "GetPartition",
-            in_table(json!({ "PartitionValues": [] })),
-            "EntityNotFoundException",
-            "Cannot find partition.",
-        ),
-        (
-            "DeletePartition",
-            in_table(json!({ "PartitionValues": ["1999"] })),
-            "EntityNotFoundException",
-            "Cannot find partition.",
-        ),
-        (
-            "GetPartitionIndexes",
-            json!({ "DatabaseName": "d", "TableName": "nope" }),
-            "EntityNotFoundException",
-            "Table nope not found.",
-        ),
-        (
-            "BatchCreatePartition",
-            json!({ "DatabaseName": "d", "TableName": "nope", "PartitionInputList": [] }),
-            "EntityNotFoundException",
-            "Table nope not found.",
-        ),
-        (
-            "GetPartitions",
-            in_table(json!({ "Segment": { "SegmentNumber": 2, "TotalSegments": 2 } })),
-            "InvalidInputException",
-            "SegmentNumber must be less than TotalSegments.",
-        ),
-        (
-            "GetPartitions",
-            in_table(json!({ "TransactionId": "a", "QueryAsOfTime": 1 })),
-            "InvalidInputException",
-            "TransactionId and QueryAsOfTime cannot be combined.",
-        ),
-        (
-            "GetPartitions",
-            in_table(json!({ "NextToken": "nonsense" })),
-            "InvalidInputException",
-            "The NextToken is not one of this listing. Start again without a token.",
-        ),
-        (
-            "GetTable",
-            json!({ "DatabaseName": "d", "Name": "t", "CatalogId": "999999999999" }),
-            "EntityNotFoundException",
-            "Catalog 999999999999 not found.",
-        ),
-        ("CreateTable", json!({ "DatabaseName": "d" }), "InvalidInputException", "TableInput is required."),
-        (
-            "UpdateTable",
-            json!({ "DatabaseName": "d", "Name": "other", "TableInput": table_input("t", &[]) }),
-            "InvalidInputException",
-            "Name and TableInput.Name differ: a table cannot be renamed.",
-        ),
-    ];
     for (operation, input, name, text) in cases {
         let (found_name, found_text) = wire.fails(operation, input.clone()).await;
         assert_eq!((found_name.as_str(), found_text.as_str()), (name, text), "{operation} {input}");
     }
+}
+
+#[tokio::test]
+async fn texts_of_databases_and_tables() {
+    let table = |database: &str, name: &str| json!({ "DatabaseName": database, "Name": name });
+    let create = |name: &str| json!({ "DatabaseName": "d", "TableInput": table_input(name, &[]) });
+    let renamed = json!({ "DatabaseName": "d", "Name": "other", "TableInput": table_input("t", &[]) });
+    let rename = "Name and TableInput.Name differ: a table cannot be renamed.";
+    let foreign = json!({ "DatabaseName": "d", "Name": "t", "CatalogId": "999999999999" });
+    check(vec![
+        ("GetDatabase", json!({ "Name": "Nope" }), MISSING, "Database Nope not found."),
+        ("DeleteDatabase", json!({ "Name": "nope" }), MISSING, "Database nope not found."),
+        ("CreateDatabase", json!({ "DatabaseInput": { "Name": "D" } }), EXISTS, "Database already exists."),
+        ("GetTables", json!({ "DatabaseName": "nope" }), MISSING, "Database nope not found."),
+        ("GetTable", table("d", "Nope"), MISSING, "Table Nope not found."),
+        ("GetTable", table("x", "t"), MISSING, "Database x not found."),
+        ("GetTable", foreign, MISSING, "Catalog 999999999999 not found."),
+        ("DeleteTable", table("d", "nope"), MISSING, "Table nope not found."),
+        ("CreateTable", create("T"), EXISTS, "Table already exists."),
+        ("CreateTable", json!({ "DatabaseName": "d" }), INVALID, "TableInput is required."),
+        ("UpdateTable", create("nope"), MISSING, "Table nope not found."),
+        ("UpdateTable", renamed, INVALID, rename),
+    ])
+    .await;
+    let update = |version: &str| {
+        let mut input = create("t");
+        input["VersionId"] = json!(version);
+        input
+    };
+    let text = "Update table failed due to concurrent modifications.";
+    check(
+        ["1", "00", "x", "-0"]
+            .map(|version| ("UpdateTable", update(version), "ConcurrentModificationException", text))
+            .into(),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn texts_of_partitions() {
+    let create = |input: Value| in_table(json!({ "PartitionInput": input }));
+    let at = |values: Value| in_table(json!({ "PartitionValues": values }));
+    let mismatch = "The number of partition keys do not match the number of partition values";
+    let nowhere = |more: &str| json!({ "DatabaseName": "d", "TableName": "nope", more: [] });
+    let segment = in_table(json!({ "Segment": { "SegmentNumber": 2, "TotalSegments": 2 } }));
+    let past = in_table(json!({ "TransactionId": "a", "QueryAsOfTime": 1 }));
+    let token = "The NextToken is not one of this listing. Start again without a token.";
+    check(vec![
+        ("CreatePartition", create(partition_input(&["2024"])), EXISTS, "Partition already exists."),
+        ("CreatePartition", create(partition_input(&[])), INVALID, mismatch),
+        ("CreatePartition", create(json!({})), INVALID, mismatch),
+        ("CreatePartition", create(partition_input(&["2024", "1"])), INVALID, mismatch),
+        ("GetPartition", at(json!(["1999"])), MISSING, "Cannot find partition."),
+        ("GetPartition", at(json!([])), MISSING, "Cannot find partition."),
+        ("DeletePartition", at(json!(["1999"])), MISSING, "Cannot find partition."),
+        ("GetPartitionIndexes", nowhere("x"), MISSING, "Table nope not found."),
+        ("BatchCreatePartition", nowhere("PartitionInputList"), MISSING, "Table nope not found."),
+        ("BatchGetPartition", nowhere("PartitionsToGet"), MISSING, "Table nope not found."),
+        ("BatchDeletePartition", nowhere("PartitionsToDelete"), MISSING, "Table nope not found."),
+        ("GetPartitions", segment, INVALID, "SegmentNumber must be less than TotalSegments."),
+        ("GetPartitions", past, INVALID, "TransactionId and QueryAsOfTime cannot be combined."),
+        ("GetPartitions", in_table(json!({ "NextToken": "nonsense" })), INVALID, token),
+    ])
+    .await;
 }
 
 #[tokio::test]

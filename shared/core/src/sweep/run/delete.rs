@@ -1,7 +1,8 @@
-use futures::{StreamExt, stream};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, stream};
 
 use super::attempt::{Attempt, Knowledge};
-use crate::store::{Deleted, Doomed, Listed, ObjectError, ObjectKey};
+use crate::store::{Deleted, Doomed, Listed, ObjectError, ObjectKey, ObjectMeta};
 use crate::sweep::report::{Kind, ReportWriter, outcome_line};
 use crate::sweep::source::Moment;
 use crate::sweep::{Interruption, SweepError};
@@ -116,13 +117,13 @@ impl<'a> Attempt<'a> {
         writer: &mut ReportWriter,
     ) -> Result<Vec<&'o Listed>, SweepError> {
         let objects = self.app.ports.objects.as_ref();
-        let heads: Vec<_> = stream::iter(batch.iter().map(|object| {
+        // Boxed, since the compiler cannot see through closures that the whole is `Send`.
+        let mut asked: Vec<BoxFuture<'_, (&'o Listed, Result<ObjectMeta, ObjectError>)>> = Vec::new();
+        for object in batch {
             let at = ObjectKey::new(known.scope.bucket.clone(), object.key.clone());
-            async move { (object, objects.head(&at).await) }
-        }))
-        .buffered(HEAD_CONCURRENCY)
-        .collect()
-        .await;
+            asked.push(async move { (object, objects.head(&at).await) }.boxed());
+        }
+        let heads: Vec<_> = stream::iter(asked).buffered(HEAD_CONCURRENCY).collect().await;
         let mut same = Vec::new();
         for (object, head) in heads {
             match head {

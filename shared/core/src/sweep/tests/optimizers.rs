@@ -185,12 +185,9 @@ async fn starting_by_hand() {
         assert_eq!(start("t", bad).await.unwrap_err().name, InvalidInput);
     }
     let run = start("t", dry).await.unwrap();
-    assert_eq!(
-        (&run["state"], &run["mode"], &run["eventType"]),
-        (&json!("queued"), &json!("dry_run"), &json!("starting"))
-    );
-    let id = run["runId"].as_str().unwrap();
-    assert_eq!(rest::get_in(app, directory, "db", "T", id).await.unwrap()["runId"], run["runId"]);
+    assert_eq!((&run["state"], &run["mode"]), (&json!("queued"), &json!("dry_run")));
+    let id = run["run_id"].as_str().unwrap();
+    assert_eq!(rest::get_in(app, directory, "db", "T", id).await.unwrap()["run_id"], run["run_id"]);
     assert_eq!(rest::get_in(app, directory, "db", "t", "none").await.unwrap_err().name, EntityNotFound);
     assert_eq!(rest::report_in(app, directory, "db", "t", id, None).await.unwrap(), json!({"lines": []}));
     for token in ["-1", "0x", "7"] {
