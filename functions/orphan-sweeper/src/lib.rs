@@ -1,8 +1,8 @@
 //! Sweeps tables whose messages arrive from the queue. What is decided on files, and why, is in `lakewarden_core::sweep`.
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
-use lakewarden_core::ports::{App, Deadline};
 use lakewarden_core::limits::MESSAGE_MAX_DELAY_MS;
+use lakewarden_core::ports::{App, Deadline};
 use lakewarden_core::store::QueueName;
 use lakewarden_core::sweep::{CatalogDirectory, RunOutcome, SweepError, SweepRequest, TableDirectory, sweep};
 use serde_json::{Value, json};
@@ -154,6 +154,15 @@ mod tests {
         // The lease of the failed attempt was given back, or runs out.
         world.clock.advance_ms(900_000);
         assert_eq!(handle_in(&app, &directory, event, far).await.unwrap(), done);
+    }
+
+    /// The laptop hands sweeps to a runtime of several threads.
+    #[tokio::test]
+    async fn a_sweep_may_move_between_threads() {
+        let world = MemoryWorld::new(0);
+        let app = app(&world);
+        let work = async move { handle(&app, json!({"Records": []}), Deadline(i64::MAX)).await };
+        tokio::spawn(work).await.unwrap().unwrap();
     }
 
     #[tokio::test]
