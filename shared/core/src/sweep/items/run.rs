@@ -87,6 +87,8 @@ pub struct RunRecord {
     pub ended_ms: Option<i64>,
     /// Attempts begun.
     pub attempts: i64,
+    /// Attempts begun since something was deleted.
+    pub idle_attempts: i64,
     /// Epoch of the lease of the last attempt.
     pub epoch: i64,
     /// Name of the refusal, and what is worth knowing of a run that is not done.
@@ -117,6 +119,7 @@ impl RunRecord {
             started_ms: None,
             ended_ms: None,
             attempts: 0,
+            idle_attempts: 0,
             epoch: 0,
             reason: None,
             error: None,
@@ -171,6 +174,7 @@ impl RunRecord {
             ("started_ms".to_owned(), time(self.started_ms)),
             ("ended_ms".to_owned(), time(self.ended_ms)),
             ("attempts".to_owned(), self.attempts.into()),
+            ("idle_attempts".to_owned(), self.idle_attempts.into()),
             ("epoch".to_owned(), self.epoch.into()),
             ("reason".to_owned(), text(&self.reason)),
             ("error".to_owned(), text(&self.error)),
@@ -202,6 +206,7 @@ impl RunRecord {
             started_ms: item.opt_int("started_ms")?,
             ended_ms: item.opt_int("ended_ms")?,
             attempts: item.int("attempts")?,
+            idle_attempts: item.int("idle_attempts")?,
             epoch: item.int("epoch")?,
             reason: optional("reason")?,
             error: optional("error")?,
@@ -267,6 +272,7 @@ mod tests {
             started_ms: Some(6),
             ended_ms: Some(7),
             attempts: 2,
+            idle_attempts: 1,
             epoch: 3,
             reason: Some("fuse".into()),
             error: Some("too many".into()),
