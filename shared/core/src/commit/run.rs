@@ -34,7 +34,7 @@ const FENCE_WAIT_MS: i64 = 8_000;
 const FENCE_POLL_MS: u64 = 500;
 
 /// A staged object to be judged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Staged {
     pub key: StagedKey,
     /// As the event says; `None` judges what is there now.

@@ -1,0 +1,205 @@
+use lakewarden_core::commit::context::Context;
+use lakewarden_core::commit::door::judge_one;
+use lakewarden_core::commit::inline::{self, InlineCommit, InlineError};
+use lakewarden_core::commit::keys::ProposalId;
+use lakewarden_core::commit::proposals;
+use lakewarden_core::commit::run::{Outcome, Staged};
+use lakewarden_core::commit::verdict::Verdict;
+use lakewarden_core::commit::wiring;
+use lakewarden_core::delta::Version;
+use lakewarden_core::delta::log::StagedKey;
+use lakewarden_core::location::{Location, split_uri};
+use lakewarden_core::ports::{App, Deadline};
+use lakewarden_core::store::ObjectKey;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::answer::Answer;
+use crate::request::{Call, CommitRequest};
+
+fn invalid(message: impl Into<String>, advice: &str) -> Answer {
+    Answer::error(422, "InvalidRequest", message, advice)
+}
+
+fn parse_location(text: &str) -> Result<Location, Answer> {
+    Location::parse(text).map_err(|error| invalid(error.to_string(), "give the table's root as s3://bucket/path"))
+}
+
+fn parse_id(text: &str) -> Result<ProposalId, Answer> {
+    Uuid::try_parse(text)
+        .map(ProposalId)
+        .map_err(|_| invalid(format!("`{text}` is not a proposal id"), "proposal ids are UUIDs"))
+}
+
+/// The location of a table of the catalog.
+pub(crate) async fn locate(app: &App, database: &str, table: &str) -> Result<Location, Answer> {
+    match wiring::table_directory(app).location(database, table).await {
+        Ok(Some(root)) => Ok(root),
+        Ok(None) => Err(Answer::error(
+            404,
+            "TableNotFound",
+            format!("the catalog has no table {database}.{table} with a location"),
+            "create it in the catalog, or use POST /v1/commits with its location",
+        )),
+        Err(error) => Err(Answer::no_verdict(&error, None)),
+    }
+}
+
+/// Judges a commit that comes with the call, or that was staged before. `root` is the table that the route names.
+pub(crate) async fn propose(app: &App, call: &Call, root: Option<Location>, deadline: Deadline) -> Answer {
+    match try_propose(app, call, root, deadline).await {
+        Ok(answer) | Err(answer) => answer,
+    }
+}
+
+async fn try_propose(app: &App, call: &Call, root: Option<Location>, deadline: Deadline) -> Result<Answer, Answer> {
+    let request = call.commit_request()?;
+    let root = match (root, request.location.as_deref()) {
+        (Some(_), Some(_)) => {
+            return Err(invalid("the table is named by the route and by `location`", "leave location out"));
+        }
+        (Some(root), None) => root,
+        (None, Some(text)) => parse_location(text)?,
+        (None, None) => return Err(invalid("`location` is missing", "give the table's root as s3://bucket/path")),
+    };
+    let id = request.proposal_id.as_deref().map(parse_id).transpose()?;
+    let sink = wiring::partition_sink(app);
+    let ctx = Context { app, deadline, sink: &*sink };
+    let staged = match (&request.staged_key, request.actions.is_some()) {
+        (Some(key), false) => staged_before(&root, key, id, &request)?,
+        (None, true) => stage_now(ctx, root, id, request).await?,
+        _ => return Err(invalid("give either `actions` or `staged_key`", "actions come with the call, or lie on S3")),
+    };
+    let proposal_id = staged.key.id.to_string();
+    Ok(match judge_one(ctx, &staged).await {
+        Ok(Outcome::Verdict(verdict)) if !verdict.is_final() => not_judged(&verdict),
+        Ok(Outcome::Verdict(verdict)) => Answer::verdict(&verdict),
+        Ok(Outcome::NotJudged { reason }) => {
+            Answer::error(404, "StagedObjectMissing", reason, "stage the commit first, or send its actions")
+        }
+        Err(error) => Answer::no_verdict(&error, Some(&proposal_id)),
+    })
+}
+
+/// Only catalog-managed tables leave a proposal without a verdict: their catalog judges.
+fn not_judged(verdict: &Verdict) -> Answer {
+    let refusal = lakewarden_core::commit::judge::catalog_managed();
+    let mut answer = Answer::error(422, "UnsupportedTableException", refusal.message.clone(), &refusal.advice);
+    if let Some(body) = answer.body.as_object_mut() {
+        body.insert("reason".into(), refusal.reason.as_str().into());
+        body.insert("proposal_id".into(), verdict.proposal.id.to_string().into());
+    }
+    answer
+}
+
+fn staged_before(
+    root: &Location,
+    key: &str,
+    id: Option<ProposalId>,
+    request: &CommitRequest,
+) -> Result<Staged, Answer> {
+    if request.read_set.is_some() {
+        return Err(invalid("a staged commit holds its read set itself", "put it into commitInfo.readSet"));
+    }
+    let at = match split_uri(key) {
+        Ok((bucket, key)) => ObjectKey::new(bucket, key),
+        Err(_) => root.object(key),
+    };
+    let key = StagedKey::parse(&at).filter(|found| found.root == *root).ok_or_else(|| {
+        let text = format!("{at} is not a staged commit of {root}");
+        invalid(text, "name <table>/_delta_log/_staged_commits/<20 digits>.<uuid>.json, whole or relative to the table")
+    })?;
+    if id.is_some_and(|id| id.0 != key.id) {
+        return Err(invalid("`proposal_id` differs from the id in `staged_key`", "leave proposal_id out"));
+    }
+    if request.read_version.is_some_and(|read| Version(read).next() != key.version) {
+        let text = format!("`read_version` differs from the staged name, which proposes version {}", key.version);
+        return Err(invalid(text, "leave read_version out"));
+    }
+    Ok(Staged { key, etag: None })
+}
+
+async fn stage_now(
+    ctx: Context<'_>,
+    root: Location,
+    id: Option<ProposalId>,
+    request: CommitRequest,
+) -> Result<Staged, Answer> {
+    let Some(read_version) = request.read_version else {
+        return Err(invalid("`read_version` is missing", "give the version that the commit read; -1 creates a table"));
+    };
+    let commit = InlineCommit {
+        root,
+        read_version: Version(read_version),
+        id: id.unwrap_or_else(|| ProposalId(ctx.app.ports.ids.uuid())),
+        actions: request.actions.unwrap_or_default(),
+        read_set: request.read_set,
+    };
+    inline::stage(ctx, &commit).await.map_err(|error| match error {
+        InlineError::Failed(error) => Answer::no_verdict(&error, Some(&commit.id.to_string())),
+        InlineError::Reused(_) => Answer::error(
+            409,
+            "ProposalReusedException",
+            error.to_string(),
+            "ask for the first one's verdict: GET /v1/commits/{proposal_id}",
+        ),
+        other => invalid(other.to_string(), "correct the request"),
+    })
+}
+
+/// One proposal by its id.
+pub(crate) async fn get(app: &App, call: &Call, id: &str) -> Answer {
+    match try_get(app, call, id).await {
+        Ok(answer) | Err(answer) => answer,
+    }
+}
+
+async fn try_get(app: &App, call: &Call, id: &str) -> Result<Answer, Answer> {
+    let id = parse_id(id)?;
+    let root = call.query("location").map(parse_location).transpose()?;
+    let mut found = proposals::by_id(&*app.ports.items, id).await.map_err(|error| Answer::no_verdict(&error, None))?;
+    found.retain(|proposal| root.as_ref().is_none_or(|root| *root == proposal.root));
+    if found.len() > 1 {
+        let roots: Vec<String> = found.iter().map(|proposal| proposal.root.to_string()).collect();
+        let text = format!("several tables have a proposal {id}: {}", roots.join(", "));
+        return Err(Answer::error(409, "AmbiguousId", text, "add ?location="));
+    }
+    match found.pop() {
+        Some(proposal) => Ok(Answer::ok(Verdict { proposal }.to_json())),
+        None => Err(Answer::error(
+            404,
+            "ProposalNotFound",
+            format!("there is no proposal {id}"),
+            "a commit that was just staged appears once its event was handled",
+        )),
+    }
+}
+
+/// A table's proposals, newest first.
+pub(crate) async fn list(app: &App, call: &Call, root: Option<Location>) -> Answer {
+    match try_list(app, call, root).await {
+        Ok(answer) | Err(answer) => answer,
+    }
+}
+
+async fn try_list(app: &App, call: &Call, root: Option<Location>) -> Result<Answer, Answer> {
+    let root = match (root, call.query("location")) {
+        (Some(root), _) => root,
+        (None, Some(text)) => parse_location(text)?,
+        (None, None) => return Err(invalid("`location` is missing", "GET /v1/commits?location=s3://bucket/path")),
+    };
+    let limit = match call.query("limit") {
+        None => proposals::LIST_MAX,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|limit| (1..=proposals::LIST_MAX).contains(limit))
+            .ok_or_else(|| invalid(format!("limit `{text}`"), "limit is 1 to 100"))?,
+    };
+    let ports = &app.ports;
+    let page = proposals::of_table(&*ports.items, &*ports.clock, &root, limit, call.query("next"))
+        .await
+        .map_err(|error| Answer::no_verdict(&error, None))?;
+    let commits: Vec<Value> = page.proposals.into_iter().map(|proposal| Verdict { proposal }.to_json()).collect();
+    Ok(Answer::ok(json!({"commits": commits, "next": page.next})))
+}

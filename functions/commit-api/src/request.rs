@@ -1,0 +1,104 @@
+use aws_lambda_events::apigw::ApiGatewayV2httpRequest;
+use aws_lambda_events::http::Method;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use lakewarden_core::limits::ANSWER_MAX_BYTES;
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::answer::Answer;
+
+/// Largest body, decoded.
+pub(crate) const BODY_MAX_BYTES: usize = ANSWER_MAX_BYTES;
+
+/// A request, as the commands need it.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// As it came, without the stage.
+    pub(crate) path: String,
+    /// Decoded segments of the path.
+    pub(crate) segments: Vec<String>,
+    query: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Body of a proposal.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CommitRequest {
+    pub(crate) location: Option<String>,
+    pub(crate) proposal_id: Option<String>,
+    pub(crate) read_version: Option<i64>,
+    pub(crate) actions: Option<Vec<Box<RawValue>>>,
+    pub(crate) staged_key: Option<String>,
+    pub(crate) read_set: Option<Value>,
+}
+
+impl Call {
+    pub(crate) fn read(request: &ApiGatewayV2httpRequest) -> Result<Call, Answer> {
+        let path = request.raw_path.clone().unwrap_or_else(|| "/".to_owned());
+        // API Gateway puts a named stage in front of the path.
+        let stage = request.request_context.stage.as_deref().filter(|stage| !matches!(*stage, "" | "$default"));
+        let inner = stage.and_then(|stage| path.strip_prefix('/')?.strip_prefix(stage));
+        let path = inner.filter(|rest| rest.starts_with('/')).map_or(path.clone(), str::to_owned);
+        let mut segments = Vec::new();
+        for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+            segments.push(decode(segment)?);
+        }
+        let mut query = Vec::new();
+        for pair in request.raw_query_string.as_deref().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            query.push((decode(&name.replace('+', " "))?, decode(&value.replace('+', " "))?));
+        }
+        let method = request.request_context.http.method.clone();
+        Ok(Call { method, path, segments, query, body: body(request)? })
+    }
+
+    pub(crate) fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn commit_request(&self) -> Result<CommitRequest, Answer> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            Answer::error(
+                400,
+                "MalformedBody",
+                format!("the body is not a commit request: {error}"),
+                "send a JSON object with location, read_version and actions (or staged_key)",
+            )
+        })
+    }
+}
+
+fn decode(text: &str) -> Result<String, Answer> {
+    percent_decode_str(text).decode_utf8().map(String::from).map_err(|_| {
+        Answer::error(
+            400,
+            "MalformedUrl",
+            format!("`{text}` does not decode to UTF-8"),
+            "percent-encode the URL as UTF-8",
+        )
+    })
+}
+
+fn body(request: &ApiGatewayV2httpRequest) -> Result<Vec<u8>, Answer> {
+    let text = request.body.as_deref().unwrap_or_default();
+    let bytes = if request.is_base64_encoded {
+        STANDARD.decode(text).map_err(|error| {
+            Answer::error(400, "MalformedBody", format!("the body is not base64: {error}"), "send it as plain text")
+        })?
+    } else {
+        text.as_bytes().to_vec()
+    };
+    if bytes.len() > BODY_MAX_BYTES {
+        return Err(Answer::error(
+            413,
+            "BodyTooLarge",
+            format!("the body has {} bytes; at most {BODY_MAX_BYTES} are taken", bytes.len()),
+            "put the commit at <table>/_delta_log/_staged_commits/<20 digits of the version>.<uuid>.json, and name it as staged_key",
+        ));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,194 @@
+use super::*;
+use aws_lambda_events::encodings::Body;
+use base64::Engine;
+use bytes::Bytes;
+use lakewarden_core::ports::Settings;
+use lakewarden_core::store::memory::{Fault, MemoryWorld};
+use lakewarden_core::store::{ObjectKey, Objects, PutOptions, StoreErrorKind};
+use serde_json::{Value, json};
+
+const ID: &str = "80a083e8-7026-4e79-81be-64bd76c43a11";
+
+fn app() -> (MemoryWorld, App) {
+    let world = MemoryWorld::new(1_767_225_600_000);
+    let app = App { ports: world.ports.clone(), settings: Settings::default() };
+    (world, app)
+}
+
+async fn call(app: &App, method: &str, path: &str, body: Option<&Value>) -> (i64, Value) {
+    send(app, method, path, body.map(Value::to_string), false).await
+}
+
+async fn send(app: &App, method: &str, path: &str, body: Option<String>, base64: bool) -> (i64, Value) {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let event = json!({"version": "2.0", "routeKey": "$default", "rawPath": path, "rawQueryString": query, "headers": {},
+        "requestContext": {"stage": "$default", "http": {"method": method, "path": path}},
+        "body": body, "isBase64Encoded": base64});
+    let request: ApiGatewayV2httpRequest = serde_json::from_value(event).unwrap();
+    let response = handle(app, request, Deadline::in_ms(&*app.ports.clock, 28_000)).await;
+    let Some(Body::Text(text)) = response.body else { panic!("no body") };
+    (response.status_code, serde_json::from_str(&text).unwrap())
+}
+
+fn creation() -> Value {
+    let schema =
+        json!({"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": true, "metadata": {}}]});
+    json!({"location": "s3://lake/wh/t", "read_version": -1, "actions": [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"metaData": {"id": "m", "schemaString": schema.to_string(), "partitionColumns": [], "configuration": {}}},
+        {"commitInfo": {"operation": "CREATE TABLE"}},
+    ]})
+}
+
+fn transaction(read_version: i64, app_id: &str) -> Value {
+    json!({"location": "s3://lake/wh/t", "read_version": read_version,
+        "actions": [{"txn": {"appId": app_id, "version": 1}}, {"commitInfo": {"operation": "STREAMING UPDATE"}}]})
+}
+
+fn with(mut body: Value, name: &str, value: Value) -> Value {
+    body[name] = value;
+    body
+}
+
+#[tokio::test]
+async fn a_commit_can_be_proposed_and_its_verdict_read() {
+    let (_, app) = app();
+    let (status, created) = call(&app, "POST", "/v1/commits", Some(&creation())).await;
+    assert_eq!((status, &created["status"], &created["version"]), (200, &json!("committed"), &json!(0)));
+    let proposed = with(transaction(0, "a"), "proposal_id", json!(ID));
+    let (status, first) = call(&app, "POST", "/v1/commits", Some(&proposed)).await;
+    assert_eq!((status, &first["version"]), (200, &json!(1)));
+    // The same call again is the same commit.
+    let (status, again) = call(&app, "POST", "/v1/commits", Some(&proposed)).await;
+    assert_eq!((status, &again), (200, &first));
+    let (status, read) = call(&app, "GET", &format!("/v1/commits/{ID}"), None).await;
+    assert_eq!((status, &read), (200, &first));
+    let (status, listed) = call(&app, "GET", "/v1/commits?location=s3%3A%2F%2Flake%2Fwh%2Ft&limit=10", None).await;
+    assert_eq!((status, listed["commits"].as_array().unwrap().len()), (200, 2));
+}
+
+#[tokio::test]
+async fn refusals_have_the_status_of_their_kind() {
+    let (world, app) = app();
+    call(&app, "POST", "/v1/commits", Some(&creation())).await;
+    let (status, body) = call(&app, "POST", "/v1/commits", Some(&with(creation(), "read_version", json!(-1)))).await;
+    // Byte for byte the commit that is in the log: it landed.
+    assert_eq!((status, &body["status"]), (200, &json!("committed")));
+    let mut other = creation();
+    other["actions"][2]["commitInfo"]["engineInfo"] = json!("x");
+    let (status, body) = call(&app, "POST", "/v1/commits", Some(&other)).await;
+    assert_eq!((status, &body["exception"]), (409, &json!("ProtocolChangedException")));
+    call(&app, "POST", "/v1/commits", Some(&transaction(0, "a"))).await;
+    let mut same_app = transaction(0, "a");
+    same_app["actions"][0]["txn"]["version"] = json!(2);
+    let (status, body) = call(&app, "POST", "/v1/commits", Some(&same_app)).await;
+    assert_eq!((status, &body["exception"]), (409, &json!("ConcurrentTransactionException")));
+    assert_eq!(body["winner"], json!({"version": 1, "operation": "STREAMING UPDATE"}));
+    world
+        .objects
+        .put(&ObjectKey::new("lake", "wh/t/a.parquet"), Bytes::from_static(b"no parquet"), &PutOptions::default())
+        .await
+        .unwrap();
+    let mut file = transaction(1, "b");
+    file["actions"][0] = json!({"add": {"path": "a.parquet", "partitionValues": {}, "size": 10, "dataChange": true}});
+    let (status, body) = call(&app, "POST", "/v1/commits", Some(&file)).await;
+    assert_eq!((status, &body["reason"]), (422, &json!("NOT_PARQUET")));
+}
+
+#[tokio::test]
+async fn an_id_stands_for_one_commit() {
+    let (_, app) = app();
+    call(&app, "POST", "/v1/commits", Some(&creation())).await;
+    call(&app, "POST", "/v1/commits", Some(&with(transaction(0, "a"), "proposal_id", json!(ID)))).await;
+    for read_version in [0, 1] {
+        let other = with(transaction(read_version, "b"), "proposal_id", json!(ID));
+        let (status, body) = call(&app, "POST", "/v1/commits", Some(&other)).await;
+        assert_eq!(status, 409, "{body}");
+        assert!(body.to_string().contains("ProposalReusedException"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_staged_object_can_be_named() {
+    let (world, app) = app();
+    call(&app, "POST", "/v1/commits", Some(&creation())).await;
+    let name = format!("_delta_log/_staged_commits/00000000000000000001.{ID}.json");
+    let at = ObjectKey::new("lake", format!("wh/t/{name}"));
+    let body = |key: &str| json!({"location": "s3://lake/wh/t", "staged_key": key});
+    let (status, missing) = call(&app, "POST", "/v1/commits", Some(&body(&name))).await;
+    assert_eq!((status, &missing["error"]), (404, &json!("StagedObjectMissing")));
+    let line = Bytes::from_static(b"{\"txn\":{\"appId\":\"a\",\"version\":1}}\n");
+    world.objects.put(&at, line, &PutOptions::default()).await.unwrap();
+    for key in [name.as_str(), at.to_string().as_str()] {
+        let (status, verdict) = call(&app, "POST", "/v1/commits", Some(&body(key))).await;
+        assert_eq!((status, &verdict["version"]), (200, &json!(1)), "{verdict}");
+    }
+    for (bad, text) in [
+        (body("s3://other/wh/t/x"), "not a staged commit"),
+        (with(body(&name), "read_set", json!({})), "read set"),
+        (with(body(&name), "read_version", json!(7)), "proposes version 1"),
+        (with(body(&name), "actions", json!([])), "either"),
+        (with(body(&name), "proposal_id", json!("00000000-0000-0000-0000-000000000001")), "differs"),
+    ] {
+        let (status, answer) = call(&app, "POST", "/v1/commits", Some(&bad)).await;
+        assert_eq!(status, 422, "{bad}");
+        assert!(answer["message"].as_str().unwrap().contains(text), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn bad_requests_are_told_what_to_do() {
+    let (_, app) = app();
+    for (method, path, body, status, error) in [
+        ("GET", "/v1/nothing", None, 404, "UnknownRoute"),
+        ("PUT", "/v1/commits", None, 404, "UnknownRoute"),
+        ("POST", "/v1/commits", Some("{"), 400, "MalformedBody"),
+        ("POST", "/v1/commits", Some(r#"{"location":"s3://a","location":"s3://b"}"#), 400, "MalformedBody"),
+        ("POST", "/v1/commits", Some("{}"), 422, "InvalidRequest"),
+        ("POST", "/v1/commits", Some(r#"{"location":"/tmp/t","actions":[]}"#), 422, "InvalidRequest"),
+        ("POST", "/v1/commits", Some(r#"{"location":"s3://lake/t","actions":[]}"#), 422, "InvalidRequest"),
+        (
+            "POST",
+            "/v1/commits",
+            Some(r#"{"location":"s3://lake/t","actions":[],"read_version":-2}"#),
+            422,
+            "InvalidRequest",
+        ),
+        ("GET", "/v1/commits", None, 422, "InvalidRequest"),
+        ("GET", "/v1/commits?location=s3://lake/t&limit=0", None, 422, "InvalidRequest"),
+        ("GET", "/v1/commits/7", None, 422, "InvalidRequest"),
+        ("GET", "/v1/commits/80a083e8-7026-4e79-81be-64bd76c43a11", None, 404, "ProposalNotFound"),
+        ("GET", "/v1/databases/d/tables/t/commits", None, 404, "TableNotFound"),
+        ("GET", "/v1/%ff", None, 400, "MalformedUrl"),
+    ] {
+        let (found, answer) = send(&app, method, path, body.map(str::to_owned), false).await;
+        assert_eq!((found, answer["error"].as_str()), (status, Some(error)), "{method} {path} {body:?}: {answer}");
+        assert!(!answer["advice"].as_str().unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn bodies_may_be_base64_and_have_a_limit() {
+    let (_, app) = app();
+    let encode = |text: String| base64::engine::general_purpose::STANDARD.encode(text);
+    let (status, _) = send(&app, "POST", "/v1/commits", Some(encode(creation().to_string())), true).await;
+    assert_eq!(status, 200);
+    let padding = "x".repeat(request::BODY_MAX_BYTES);
+    let (status, answer) = send(&app, "POST", "/v1/commits", Some(encode(padding.clone())), true).await;
+    assert_eq!((status, &answer["error"]), (400, &json!("MalformedBody")), "at the limit it is read");
+    let (status, answer) = send(&app, "POST", "/v1/commits", Some(encode(padding + "x")), true).await;
+    assert_eq!(status, 413);
+    assert!(answer["advice"].as_str().unwrap().contains("_staged_commits"));
+}
+
+#[tokio::test]
+async fn trouble_is_answered_so_that_the_call_can_be_repeated() {
+    let (world, app) = app();
+    call(&app, "POST", "/v1/commits", Some(&creation())).await;
+    world.faults.inject("list", 0, Fault::Before(StoreErrorKind::Unavailable));
+    let (status, answer) = call(&app, "POST", "/v1/commits", Some(&transaction(0, "a"))).await;
+    assert_eq!((status, &answer["error"]), (503, &json!("StoreUnavailable")));
+    let again = with(transaction(0, "a"), "proposal_id", answer["proposal_id"].clone());
+    let (status, verdict) = call(&app, "POST", "/v1/commits", Some(&again)).await;
+    assert_eq!((status, &verdict["version"]), (200, &json!(1)));
+}
