@@ -152,7 +152,7 @@ def test_an_id_that_nobody_proposed_is_not_found(server):
 
 def test_a_commit_is_proposed_with_its_actions_inline(orders, server):
     proposal = orders.fork_append(rows(4))
-    request = {"table": orders.uri, "read_version": 0, "commit_id": proposal.id, "actions": proposal.actions}
+    request = {"location": orders.uri, "read_version": 0, "proposal_id": proposal.id, "actions": proposal.actions}
     verdict = server.ok("POST", "/v1/commits", request)
     assert (verdict["status"], verdict["version"]) == ("committed", 1), verdict
     assert orders.ids() == [1, 2, 3, 4]
@@ -161,9 +161,9 @@ def test_a_commit_is_proposed_with_its_actions_inline(orders, server):
 
 def test_a_conflict_is_answered_at_once(by_day, server):
     first, second = by_day.fork_delete("dt = 'a'"), by_day.fork_delete("dt = 'a'")
-    request = {"table": by_day.uri, "read_version": 0}
-    server.ok("POST", "/v1/commits", request | {"commit_id": first.id, "actions": first.actions})
-    answer = server.request("POST", "/v1/commits", request | {"commit_id": second.id, "actions": second.actions})
+    request = {"location": by_day.uri, "read_version": 0}
+    server.ok("POST", "/v1/commits", request | {"proposal_id": first.id, "actions": first.actions})
+    answer = server.request("POST", "/v1/commits", request | {"proposal_id": second.id, "actions": second.actions})
     assert answer.status_code == 409, answer.text
     assert "ConcurrentDelete" in answer.text
     assert by_day.ids() == [3, 4]

@@ -57,9 +57,17 @@ class Swept:
             return run if run["state"] == "completed" else None
 
         run = wait_until(finished, f"dry run {run_id} completed")
-        answer = self.server.request("GET", f"{self.path}/{run_id}/report")
-        assert answer.ok, answer.text
-        return run, report_lines(answer)
+        return run, self.report(run_id)
+
+    def report(self, run_id):
+        """The lines of a report, over all its pages."""
+        lines, query = [], ""
+        while True:
+            page = self.server.ok("GET", f"{self.path}/{run_id}/report{query}")
+            lines += page["lines"]
+            if not page.get("next_token"):
+                return lines
+            query = f"?next_token={page['next_token']}"
 
     def pass_days_with_sweeps(self, days):
         """One scheduled run a day; a file has to be seen as an orphan on two days before it goes."""
@@ -67,13 +75,6 @@ class Swept:
             self.server.advance_clock("25h")
             self.server.run_schedule()
             self.server.wait_idle()
-
-
-def report_lines(answer):
-    """A report is JSON lines."""
-    import json
-
-    return [json.loads(line) for line in answer.text.splitlines() if line.strip()]
 
 
 def decisions(lines):

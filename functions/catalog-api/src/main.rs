@@ -2,7 +2,6 @@
 
 use aws_lambda_events::event::apigw::ApiGatewayV2httpRequest;
 use lakewarden_aws::AppCell;
-use lakewarden_core::ports::Deadline;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 
 #[tokio::main]
@@ -12,7 +11,7 @@ async fn main() -> Result<(), Error> {
     let cell = &cell;
     let function = move |event: LambdaEvent<ApiGatewayV2httpRequest>| async move {
         let app = cell.for_arn(&event.context.invoked_function_arn);
-        let deadline = Deadline(i64::try_from(event.context.deadline).unwrap_or(i64::MAX));
+        let deadline = lakewarden_aws::deadline(app.ports.clock.as_ref(), event.context.deadline);
         Ok::<_, Error>(catalog_api::handle(app, event.payload, deadline).await)
     };
     lambda_runtime::run(service_fn(function)).await

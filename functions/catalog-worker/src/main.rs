@@ -1,7 +1,6 @@
 //! Bootstrap of the Lambda function.
 
 use lakewarden_aws::AppCell;
-use lakewarden_core::ports::Deadline;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::Value;
 
@@ -12,7 +11,7 @@ async fn main() -> Result<(), Error> {
     let cell = &cell;
     let function = move |event: LambdaEvent<Value>| async move {
         let app = cell.for_arn(&event.context.invoked_function_arn);
-        let deadline = Deadline(i64::try_from(event.context.deadline).unwrap_or(i64::MAX));
+        let deadline = lakewarden_aws::deadline(app.ports.clock.as_ref(), event.context.deadline);
         catalog_worker::handle(app, event.payload, deadline).await.map_err(Error::from)
     };
     lambda_runtime::run(service_fn(function)).await

@@ -1,6 +1,5 @@
 //! Bootstrap of the commit validator.
 
-use lakewarden_core::ports::Deadline;
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
 use serde_json::Value;
 
@@ -15,7 +14,7 @@ async fn main() -> Result<(), Error> {
             if let Some(account_id) = lakewarden_aws::account_from_arn(arn) {
                 app.settings.account_id = account_id;
             }
-            let deadline = Deadline(i64::try_from(event.context.deadline).unwrap_or(i64::MAX));
+            let deadline = lakewarden_aws::deadline(app.ports.clock.as_ref(), event.context.deadline);
             commit_validator::handle(&app, event.payload, deadline).await.map_err(Error::from)
         }
     }))

@@ -13,9 +13,9 @@ fn check_at(place: &str, expected: &Value, found: Option<&Value>) -> Result<(), 
     }
     let Some(found) = found else { return Err(format!("{place} is missing; expected {expected}")) };
     match (expected, found) {
-        (Value::Object(members), Value::Object(_)) => members
-            .iter()
-            .try_for_each(|(name, member)| check_at(&format!("{place}.{name}"), member, found.get(name))),
+        (Value::Object(members), Value::Object(_)) => {
+            members.iter().try_for_each(|(name, member)| check_at(&format!("{place}.{name}"), member, found.get(name)))
+        }
         (Value::Array(wanted), Value::Array(entries)) if wanted.len() == entries.len() => wanted
             .iter()
             .zip(entries)
