@@ -288,3 +288,24 @@ async fn a_fence_between_claim_and_completion_does_not_hold_it_up() {
     let head = head::load(items, &kit.table.root).await.unwrap().unwrap();
     assert_eq!((head.version, head.fence), (Version(1), Some(fence)));
 }
+
+#[tokio::test]
+async fn a_dead_claim_never_reaches_the_log_of_another_table() {
+    for kind in ["written anew", "dropped"] {
+        let kit = Kit::unpartitioned(json!({})).await;
+        let old = kit.stage(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+        claim_and_die(&kit, &old).await;
+        kit.table.world.clock.advance_ms(5_000);
+        kit.table.delete_log(0).await;
+        let creation = creation_of("77777777-7777-4777-8777-777777777777", &[], json!({}));
+        if kind == "dropped" {
+            assert_eq!(short(&kit.propose(0, 2, &creation).await), "committed 0");
+        } else {
+            kit.table.log(0, &creation).await;
+        }
+        assert_eq!(short(&kit.propose(1, 3, &[kit.file("c.parquet").await, append_info()]).await), "committed 1");
+        assert_eq!(short(&kit.judge(&old).await), "rejected TableReplacedException TABLE_REPLACED", "{kind}");
+        assert_eq!(kit.versions(), [0, 1]);
+        assert!(!kit.table.version(1).await.unwrap().windows(9).any(|window| window == b"a.parquet"));
+    }
+}
