@@ -106,6 +106,13 @@ pub fn new_run_id(ids: &dyn Ids, now_ms: i64) -> String {
     format!("{:013}-{}", now_ms.max(0), ids.uuid().simple())
 }
 
+/// Whether a text from outside can be a run's id at all; others are not looked up (the store refuses odd keys).
+/// Messages written by hand may carry ids of another form than [`new_run_id`]'s.
+pub fn is_run_id(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=128).contains(&text.len()) && text.bytes().all(allowed)
+}
+
 impl RunRecord {
     pub fn queued(request: &SweepRequest, table_id: &str, now_ms: i64, revision: String) -> Self {
         Self {
