@@ -1,7 +1,9 @@
 //! Sweeps tables whose messages arrive from the queue. What is decided on files, and why, is in `lakewarden_core::sweep`.
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
+use lakewarden_core::limits::MESSAGE_MAX_DELAY_MS;
 use lakewarden_core::ports::{App, Deadline};
+use lakewarden_core::store::QueueName;
 use lakewarden_core::sweep::{CatalogDirectory, RunOutcome, SweepError, SweepRequest, TableDirectory, sweep};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -13,8 +15,9 @@ pub enum HandlerError {
     Event(#[from] serde_json::Error),
 }
 
-/// Takes an SQS batch; answers which of its messages are to be delivered again: those of runs that stopped in good order
-/// (time limit, another worker) and those that failed.
+/// Takes an SQS batch; answers which of its messages are to be delivered again: those that failed. A run that stopped in
+/// good order (time limit, another worker) goes on with a new message instead: deliveries of one message are counted and
+/// far apart, and being slow is no failure.
 pub async fn handle(app: &App, event: Value, deadline: Deadline) -> Result<Value, HandlerError> {
     handle_in(app, &CatalogDirectory::new(app), event, deadline).await
 }
@@ -30,61 +33,44 @@ pub async fn handle_in(
     let mut failures = Vec::new();
     for message in event.records {
         let id = message.message_id.clone().unwrap_or_default();
-        let is_done = match take(app, directory, &message, deadline).await {
-            Ok(outcome) => is_done(&id, &outcome),
-            Err(error) => {
-                tracing::error!(message_id = %id, %error, "sweep failed; the message will be delivered again");
-                false
-            }
-        };
-        if !is_done {
+        if let Err(error) = take(app, directory, &message, deadline).await {
+            tracing::error!(message_id = %id, %error, "sweep failed; the message will be delivered again");
             failures.push(json!({ "itemIdentifier": id }));
         }
     }
     Ok(json!({ "batchItemFailures": failures }))
 }
 
+/// Works on one message; afterwards it may go.
 async fn take(
     app: &App,
     directory: &dyn TableDirectory,
     message: &SqsMessage,
     deadline: Deadline,
-) -> Result<RunOutcome, SweepError> {
+) -> Result<(), SweepError> {
     let request = SweepRequest::decode(message.body.as_deref().unwrap_or_default())?;
-    sweep(app, directory, &request, deadline).await
-}
-
-/// Whether the message may go, and a word in the log on what happened.
-fn is_done(id: &str, outcome: &RunOutcome) -> bool {
-    match outcome {
-        RunOutcome::Finished(run) => {
-            tracing::info!(
-                message_id = %id,
-                run_id = %run.run_id,
-                database = %run.database,
-                table = %run.table,
-                mode = run.mode.as_str(),
-                state = run.state.as_str(),
-                deleted_count = run.totals.deleted.count,
-                deleted_bytes = run.totals.deleted.size_bytes,
-                reason = run.error.as_deref().or(run.reason.as_deref()).unwrap_or_default(),
-                "sweep ended"
-            );
-            true
-        }
-        RunOutcome::AlreadyFinished => {
-            tracing::info!(message_id = %id, "sweep had ended before: a message delivered twice");
-            true
-        }
+    let (run_id, database, table) = (&request.run_id, &request.database, &request.table);
+    match sweep(app, directory, &request, deadline).await? {
+        RunOutcome::Finished(run) => tracing::info!(
+            %run_id,
+            %database,
+            %table,
+            mode = run.mode.as_str(),
+            state = run.state.as_str(),
+            deleted_count = run.totals.deleted.count,
+            deleted_bytes = run.totals.deleted.size_bytes,
+            reason = run.error.as_deref().or(run.reason.as_deref()).unwrap_or_default(),
+            "sweep ended"
+        ),
+        RunOutcome::AlreadyFinished => tracing::info!(%run_id, "sweep had ended before: a message delivered twice"),
+        RunOutcome::Dropped(refusal) => tracing::warn!(%run_id, %refusal, "sweep dropped"),
         RunOutcome::Postponed(why) => {
-            tracing::info!(message_id = %id, %why, "sweep goes on with the next delivery");
-            false
-        }
-        RunOutcome::Dropped(refusal) => {
-            tracing::warn!(message_id = %id, %refusal, "sweep dropped");
-            true
+            let wait_ms = why.wait_ms(app.ports.clock.now_ms()).min(MESSAGE_MAX_DELAY_MS);
+            app.ports.queue.send(QueueName::Sweeps, request.encode(), wait_ms).await?;
+            tracing::info!(%run_id, %database, %table, %why, wait_ms, "sweep goes on with a new message");
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -93,8 +79,8 @@ mod tests {
 
     use lakewarden_core::location::Location;
     use lakewarden_core::ports::Settings;
+    use lakewarden_core::store::StoreErrorKind;
     use lakewarden_core::store::memory::{Fault, MemoryWorld};
-    use lakewarden_core::store::{QueueName, StoreErrorKind};
     use lakewarden_core::sweep::{MemoryDirectory, TableEntry, optimizer, rest};
 
     use super::*;
@@ -141,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_time_and_failing_stores_bring_a_message_back() {
+    async fn a_run_without_time_goes_on_with_a_new_message_and_a_failing_store_brings_the_old_one_back() {
         let world = MemoryWorld::new(1_790_000_000_000);
         let app = app(&world);
         let directory = MemoryDirectory::default();
@@ -154,12 +140,29 @@ mod tests {
         });
         let body = json!({"schema_version": 1, "run_id": "r", "database": "db", "table": "t", "mode": "scheduled"});
         let event = batch(&[body.to_string()]);
+        let done = json!({"batchItemFailures": []});
         let back = json!({"batchItemFailures": [{"itemIdentifier": "0"}]});
         let now = Deadline::in_ms(world.clock.as_ref(), 0);
+        assert_eq!(handle_in(&app, &directory, event.clone(), now).await.unwrap(), done);
+        let next = world.queue.take(QueueName::Sweeps).unwrap();
+        assert_eq!(SweepRequest::decode(&next).unwrap(), SweepRequest::decode(&body.to_string()).unwrap());
+        world.faults.inject("send sweeps", 0, Fault::Before(StoreErrorKind::Unavailable));
         assert_eq!(handle_in(&app, &directory, event.clone(), now).await.unwrap(), back);
-        world.faults.inject("put catalog", 1, Fault::Before(StoreErrorKind::Throttled));
         let far = Deadline::in_ms(world.clock.as_ref(), 900_000);
-        assert_eq!(handle_in(&app, &directory, event, far).await.unwrap(), back);
+        world.faults.inject("put catalog", 1, Fault::Before(StoreErrorKind::Throttled));
+        assert_eq!(handle_in(&app, &directory, event.clone(), far).await.unwrap(), back);
+        // The lease of the failed attempt was given back, or runs out.
+        world.clock.advance_ms(900_000);
+        assert_eq!(handle_in(&app, &directory, event, far).await.unwrap(), done);
+    }
+
+    /// The laptop hands sweeps to a runtime of several threads.
+    #[tokio::test]
+    async fn a_sweep_may_move_between_threads() {
+        let world = MemoryWorld::new(0);
+        let app = app(&world);
+        let work = async move { handle(&app, json!({"Records": []}), Deadline(i64::MAX)).await };
+        tokio::spawn(work).await.unwrap().unwrap();
     }
 
     #[tokio::test]

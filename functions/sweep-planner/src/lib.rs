@@ -51,6 +51,14 @@ mod tests {
 
     use super::*;
 
+    /// The laptop hands the planner to a runtime of several threads.
+    #[tokio::test]
+    async fn planning_may_move_between_threads() {
+        let app = App { ports: MemoryWorld::new(0).ports, settings: Settings::default() };
+        let work = async move { handle(&app, json!({}), Deadline(i64::MAX)).await };
+        tokio::spawn(work).await.unwrap().unwrap();
+    }
+
     #[tokio::test]
     async fn a_scheduled_event_starts_what_is_due() {
         let world = MemoryWorld::new(1_790_000_000_000);

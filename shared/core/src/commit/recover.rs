@@ -6,7 +6,8 @@ use super::error::CommitError;
 use super::head::{Claim, Head};
 use super::keys::{self, content_hash};
 use super::proposal::Proposal;
-use crate::delta::log::commit_key;
+use crate::delta::Version;
+use crate::delta::log::{commit_key, list_log};
 use crate::store::{Consistency, GetOptions, ObjectError, ObjectKey, QueueName, StoreError, StoreErrorKind};
 use bytes::Bytes;
 
@@ -17,6 +18,11 @@ use bytes::Bytes;
 pub async fn finish(ctx: Context<'_>, head: &Head, claim: &Claim) -> Result<(), CommitError> {
     let proposal = claimed_proposal(ctx, head, claim).await?;
     tracing::info!(root = %head.root, version = %claim.version, proposal = %claim.proposal, "finishing a claim");
+    if !is_same_log(ctx, head).await? {
+        tracing::warn!(root = %head.root, version = %claim.version, proposal = %claim.proposal,
+            "the log under a claim was replaced; the claim is given up");
+        return give_up(ctx, head, &proposal, claim).await;
+    }
     let published = match durable_bytes(ctx, head, claim).await? {
         Some(bytes) => (claim::publish(ctx, &head.root, claim.version, &bytes, claim).await?, Some(bytes)),
         None => match published_bytes(ctx, head, claim).await? {
@@ -36,6 +42,18 @@ pub async fn finish(ctx: Context<'_>, head: &Head, claim: &Claim) -> Result<(), 
         }
         _ => give_up(ctx, head, &proposal, claim).await,
     }
+}
+
+/// Whether the log still holds the commit that the claim was made upon. A table may have been dropped and written anew
+/// since: its log must not get a version of the old one.
+async fn is_same_log(ctx: Context<'_>, head: &Head) -> Result<bool, CommitError> {
+    if head.version == Version::NONE {
+        // A creation: the put itself demands that there is no version 0.
+        return Ok(true);
+    }
+    let listing = list_log(&*ctx.ports().objects, &head.root, Some(head.version)).await?;
+    let etag = listing.commit(head.version).map(|entry| &entry.etag);
+    Ok(etag.is_some() && etag == head.log_etag.as_ref())
 }
 
 /// The claim is lost; its proposal gets a new message, since the run that was judging it may be gone.

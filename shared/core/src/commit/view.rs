@@ -244,6 +244,8 @@ pub async fn open_generation(ctx: Context<'_>, head: &Head, born_ms: i64) -> Res
     let next = Head {
         generation: Generation(head.generation.0.saturating_add(1)),
         born_ms,
+        // A sweep that is under way keeps its fence.
+        fence: head.fence.clone(),
         revision: ctx.new_revision(),
         ..Head::fresh(&head.root)
     };
@@ -344,6 +346,11 @@ impl View {
         Head {
             version: self.latest,
             log_etag: self.latest_etag.clone(),
+            metadata_id: self
+                .state
+                .as_ref()
+                .map(|state| state.metadata.id.clone())
+                .or_else(|| self.head.metadata_id.clone()),
             state: self.state.clone(),
             ..self.head.clone()
         }

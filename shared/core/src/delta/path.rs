@@ -119,4 +119,16 @@ mod tests {
         }
         assert!(resolve(&root, "s3://other/x/y", Reach::Anywhere).is_ok());
     }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_a_path_says_it_stays_inside(path in "([a-z%/.:=+ ]|%2[eEfF]|\\.\\.|_delta_log|s3://b/wh/t/){0,12}") {
+            let root = Location::new("b", "wh/t");
+            if let Ok(at) = resolve(&root, &path, Reach::Inside) {
+                let relative = root.relative(&at).unwrap();
+                proptest::prop_assert!(relative.split('/').all(|segment| !matches!(segment, "" | "." | "..")));
+                proptest::prop_assert!(!relative.starts_with("_delta_log/"));
+            }
+        }
+    }
 }

@@ -109,6 +109,17 @@ impl Interruption {
     }
 }
 
+impl Interruption {
+    /// How long to wait before the next attempt makes sense.
+    pub fn wait_ms(&self, now_ms: i64) -> u64 {
+        match self {
+            Self::TimeLimit => 0,
+            Self::LeaseHeld { until_ms } => u64::try_from(until_ms.saturating_sub(now_ms)).unwrap_or(0),
+            Self::LeaseLost | Self::Changed(_) | Self::Contended(_) => 30_000,
+        }
+    }
+}
+
 impl fmt::Display for Interruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::items::{OptimizerItem, RunRecord, Tally};
+use super::items::{OptimizerItem, RunRecord, Tally, is_run_id};
 use super::optimizer::{decode_token, encode_token, runs_page};
 use super::report::{Kind, part_key};
 use super::{CatalogDirectory, Mode, SweepError, TableDirectory, TableEntry, plan};
@@ -83,7 +83,10 @@ pub async fn get_in(
 }
 
 async fn load_run(app: &App, entry: &TableEntry, run_id: &str) -> Result<RunRecord, GlueException> {
-    let run = RunRecord::load(app.ports.items.as_ref(), &entry.id, run_id).await?;
+    let run = match is_run_id(run_id) {
+        true => RunRecord::load(app.ports.items.as_ref(), &entry.id, run_id).await?,
+        false => None,
+    };
     run.ok_or_else(|| GlueException::not_found(format!("Table {} has no run {run_id}.", entry.name)))
 }
 

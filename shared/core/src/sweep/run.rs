@@ -9,8 +9,8 @@ use crate::ports::{App, Deadline};
 
 use attempt::Attempt;
 
-/// Attempts that may end without having deleted anything.
-const ATTEMPTS_MAX: i64 = 20;
+/// Attempts in a row that may end without having deleted anything.
+const IDLE_ATTEMPTS_MAX: i64 = 20;
 
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,10 @@ pub async fn sweep(
         let detail = format!("there is no table {}.{}", request.database, request.table);
         return Ok(RunOutcome::Dropped(Refusal::new(RefusalReason::TableUnknown, detail)));
     };
-    let mut record = open_record(app, request, &table_id).await?;
+    let mut record = match open_record(app, request, &table_id).await {
+        Err(SweepError::Interrupted(why)) => return Ok(RunOutcome::Postponed(why)),
+        other => other?,
+    };
     if record.state.is_final() {
         return Ok(RunOutcome::AlreadyFinished);
     }
@@ -54,6 +57,7 @@ pub async fn sweep(
     };
     record.state = RunState::Running;
     record.attempts = record.attempts.saturating_add(1);
+    record.idle_attempts = record.idle_attempts.saturating_add(1);
     record.epoch = lease.epoch;
     record.started_ms = record.started_ms.or(Some(now_ms));
     record.reason = None;
@@ -94,7 +98,7 @@ async fn settle(mut attempt: Attempt<'_>, result: Result<(), SweepError>) -> Res
             attempt.save_record().await.map(|()| RunOutcome::Finished(Box::new(attempt.record.clone())))
         }
         Err(SweepError::Interrupted(why)) if attempt.has_given_up() => {
-            let detail = format!("{ATTEMPTS_MAX} attempts made no progress; the last one ended by: {why}");
+            let detail = format!("{IDLE_ATTEMPTS_MAX} attempts made no progress; the last one ended by: {why}");
             attempt.fail(&Refusal::new(RefusalReason::GaveUp, detail), now_ms);
             attempt.save_record().await.map(|()| RunOutcome::Finished(Box::new(attempt.record.clone())))
         }

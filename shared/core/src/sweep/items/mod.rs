@@ -6,4 +6,4 @@ mod run;
 
 pub use lease::{LEASE_MARGIN_MS, LEASE_MS, Lease};
 pub use optimizer::{OPTIMIZER_SHARDS, OptimizerConfig, OptimizerItem, PendingRun};
-pub use run::{ReportParts, RunRecord, RunState, Tally, Totals, new_run_id};
+pub use run::{ReportParts, RunRecord, RunState, Tally, Totals, is_run_id, new_run_id};

@@ -87,6 +87,8 @@ pub struct RunRecord {
     pub ended_ms: Option<i64>,
     /// Attempts begun.
     pub attempts: i64,
+    /// Attempts begun since something was deleted.
+    pub idle_attempts: i64,
     /// Epoch of the lease of the last attempt.
     pub epoch: i64,
     /// Name of the refusal, and what is worth knowing of a run that is not done.
@@ -104,6 +106,13 @@ pub fn new_run_id(ids: &dyn Ids, now_ms: i64) -> String {
     format!("{:013}-{}", now_ms.max(0), ids.uuid().simple())
 }
 
+/// Whether a text from outside can be a run's id at all; others are not looked up (the store refuses odd keys).
+/// Messages written by hand may carry ids of another form than [`new_run_id`]'s.
+pub fn is_run_id(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=128).contains(&text.len()) && text.bytes().all(allowed)
+}
+
 impl RunRecord {
     pub fn queued(request: &SweepRequest, table_id: &str, now_ms: i64, revision: String) -> Self {
         Self {
@@ -117,6 +126,7 @@ impl RunRecord {
             started_ms: None,
             ended_ms: None,
             attempts: 0,
+            idle_attempts: 0,
             epoch: 0,
             reason: None,
             error: None,
@@ -171,6 +181,7 @@ impl RunRecord {
             ("started_ms".to_owned(), time(self.started_ms)),
             ("ended_ms".to_owned(), time(self.ended_ms)),
             ("attempts".to_owned(), self.attempts.into()),
+            ("idle_attempts".to_owned(), self.idle_attempts.into()),
             ("epoch".to_owned(), self.epoch.into()),
             ("reason".to_owned(), text(&self.reason)),
             ("error".to_owned(), text(&self.error)),
@@ -202,6 +213,7 @@ impl RunRecord {
             started_ms: item.opt_int("started_ms")?,
             ended_ms: item.opt_int("ended_ms")?,
             attempts: item.int("attempts")?,
+            idle_attempts: item.int("idle_attempts")?,
             epoch: item.int("epoch")?,
             reason: optional("reason")?,
             error: optional("error")?,
@@ -267,6 +279,7 @@ mod tests {
             started_ms: Some(6),
             ended_ms: Some(7),
             attempts: 2,
+            idle_attempts: 1,
             epoch: 3,
             reason: Some("fuse".into()),
             error: Some("too many".into()),

@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use super::ATTEMPTS_MAX;
+use super::IDLE_ATTEMPTS_MAX;
 use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::location::Location;
 use crate::ports::{App, Deadline};
@@ -98,7 +98,7 @@ impl<'a> Attempt<'a> {
     }
 
     pub(super) fn has_given_up(&self) -> bool {
-        self.record.attempts >= ATTEMPTS_MAX && self.record.totals.deleted.count == 0
+        self.record.idle_attempts >= IDLE_ATTEMPTS_MAX
     }
 
     pub(super) fn check_time(&self) -> Result<(), SweepError> {

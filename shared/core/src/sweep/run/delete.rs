@@ -94,6 +94,7 @@ impl<'a> Attempt<'a> {
             match result {
                 Deleted::Gone => {
                     self.record.totals.deleted.add(object.size_bytes);
+                    self.record.idle_attempts = 0;
                     writer.line(&outcome_line(object, DELETED));
                 }
                 Deleted::Changed => self.spare(object, CHANGED, writer),

@@ -188,7 +188,9 @@ async fn starting_by_hand() {
     assert_eq!((&run["state"], &run["mode"]), (&json!("queued"), &json!("dry_run")));
     let id = run["run_id"].as_str().unwrap();
     assert_eq!(rest::get_in(app, directory, "db", "T", id).await.unwrap()["run_id"], run["run_id"]);
-    assert_eq!(rest::get_in(app, directory, "db", "t", "none").await.unwrap_err().name, EntityNotFound);
+    for none in ["none", "", "a b", &"9".repeat(2_000)] {
+        assert_eq!(rest::get_in(app, directory, "db", "t", none).await.unwrap_err().name, EntityNotFound);
+    }
     assert_eq!(rest::report_in(app, directory, "db", "t", id, None).await.unwrap(), json!({"lines": []}));
     for token in ["-1", "0x", "7"] {
         assert!(rest::report_in(app, directory, "db", "t", id, Some(token)).await.is_err());
