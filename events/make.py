@@ -206,16 +206,17 @@ def sqs(queue, *bodies):
     return {"Records": records}
 
 
-def scheduled(source):
+def scheduled(schedule):
+    """What the schedules of template.yaml send: the shape of EventBridge's scheduled event."""
     return {
         "version": "0",
         "id": "53dc4d37-cffa-4f76-80c9-8b7d4a4d2eaa",
         "detail-type": "Scheduled Event",
-        "source": source,
+        "source": "aws.events",
         "account": ACCOUNT,
         "time": TIME.replace(".000", ""),
         "region": REGION,
-        "resources": [f"arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule/default/lakewarden-sweep-planner"],
+        "resources": [f"arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule/default/lakewarden-{schedule}"],
         "detail": {},
     }
 
@@ -569,6 +570,13 @@ SAMPLES = [
         "empty",
         failed(1),
     ),
+    sample(
+        "eventbridge-catalog_work-leftovers.json",
+        scheduled("catalog-worker"),
+        "Work whose message was lost is queued again; here there is none",
+        "empty",
+        {"queued": 0},
+    ),
     # Staged commits, in every shape in which they arrive
     sample(
         "sqs-staged_commit-eventbridge.json",
@@ -767,16 +775,16 @@ SAMPLES = [
     ),
     sample(
         "eventbridge-plan_sweeps-due.json",
-        scheduled("aws.events"),
+        scheduled("sweep-planner"),
         "One table is due",
         "optimizer",
         {"optimizers": 1, "started": 1},
-        then=[{"file": "scheduler-plan_sweeps-nothing.json", "expect": {"optimizers": 1, "started": 0}}],
+        then=[{"file": "eventbridge-plan_sweeps-nothing.json", "expect": {"optimizers": 1, "started": 0}}],
     ),
     sample(
-        "scheduler-plan_sweeps-nothing.json",
-        scheduled("aws.scheduler"),
-        "Nothing is due (EventBridge Scheduler's event)",
+        "eventbridge-plan_sweeps-nothing.json",
+        scheduled("sweep-planner"),
+        "Nothing is due",
         "empty",
         {"optimizers": 0, "started": 0},
     ),

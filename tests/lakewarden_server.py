@@ -134,7 +134,16 @@ class Server:
 
     def wait_idle(self, timeout_s=60):
         """Until no event or message is waiting or being worked on."""
-        wait_until(lambda: self.ok("GET", "/local/idle")["idle"], "nothing left to do", timeout_s)
+        seen = {}
+
+        def idle():
+            seen.update(self.ok("GET", "/local/idle"))
+            return seen["idle"]
+
+        try:
+            wait_until(idle, "nothing left to do", timeout_s)
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {seen['state']}\n{self.tail(15)}") from None
 
     # What clients are told
 

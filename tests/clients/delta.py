@@ -24,6 +24,9 @@ class Proposal:
     def added(self):
         return [action["add"] for action in self.actions if "add" in action]
 
+    def commit_info(self):
+        return next(action["commitInfo"] for action in self.actions if "commitInfo" in action)
+
     def body(self):
         return "".join(json.dumps(action) + "\n" for action in self.actions).encode()
 

@@ -87,11 +87,22 @@ def test_two_deletes_of_one_file_conflict_by_name(by_day, tmp_path):
     assert (by_day.version(), by_day.ids()) == (1, [3, 4])
 
 
-def test_deletes_in_different_partitions_both_land(by_day, tmp_path):
+def test_deletes_in_different_partitions_both_land_when_they_say_what_they_read(by_day, tmp_path):
+    first, second = by_day.fork_delete("dt = 'a'"), by_day.fork_delete("dt = 'b'")
+    for proposal, day in ((first, "a"), (second, "b")):
+        proposal.commit_info()["readSet"] = {"v": 1, "predicates": [{"op": "=", "col": ["dt"], "value": day}]}
+    assert by_day.verdict(by_day.stage(first, tmp_path))["status"] == "committed"
+    verdict = by_day.verdict(by_day.stage(second, tmp_path))
+    assert verdict["status"] == "committed", verdict
+    assert (by_day.version(), by_day.ids()) == (2, [])
+
+
+def test_a_delete_that_does_not_say_what_it_read_is_taken_to_have_read_everything(by_day, tmp_path):
     first, second = by_day.fork_delete("dt = 'a'"), by_day.fork_delete("dt = 'b'")
     assert by_day.verdict(by_day.stage(first, tmp_path))["status"] == "committed"
-    assert by_day.verdict(by_day.stage(second, tmp_path))["status"] == "committed"
-    assert (by_day.version(), by_day.ids()) == (2, [])
+    loser = by_day.verdict(by_day.stage(second, tmp_path))
+    assert (loser["status"], loser["exception"]) == ("rejected", "ConcurrentDeleteReadException"), loser
+    assert by_day.ids() == [3, 4]
 
 
 def test_a_commit_that_a_direct_writer_overtook_lands_behind_it(orders, tmp_path):

@@ -6,7 +6,8 @@ from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 
 
 def rows(*ids):
-    return pa.table({"id": pa.array(ids, pa.int64()), "dt": [f"2026-01-{1 + number % 2:02}" for number in ids]})
+    days = [f"2026-01-{1 + number % 2:02}" for number in ids]
+    return pa.table({"id": pa.array(ids, pa.int64()), "dt": pa.array(days, pa.string())})
 
 
 def test_a_table_lives_from_creation_to_drop(clients, unique):

@@ -196,6 +196,9 @@ pub async fn complete(
     let mut head = head.clone();
     let mut proposal = proposal.clone();
     for attempt in 0..TRIES {
+        if !stands(&proposal, claim) {
+            return Ok(None);
+        }
         let next_head = settled(ctx, &head, claim, &commit, &etag);
         let next = committed(ctx, &proposal, claim, &commit, next_head.state.as_ref())?;
         let record = VersionRecord {
@@ -219,6 +222,12 @@ pub async fn complete(
         ctx.back_off(attempt).await;
     }
     Err(CommitError::Contended { attempts: TRIES })
+}
+
+/// Whether the proposal is still where the claim left it. Head and proposal are read one after the other, so that another
+/// run may have recorded the claim in between: that is no fault, and nothing is left to do.
+fn stands(proposal: &Proposal, claim: &Claim) -> bool {
+    proposal.status == Status::Claimed { version: claim.version, attempt: claim.attempt }
 }
 
 fn blindness(commit: &LoggedCommit) -> Blindness {
@@ -309,6 +318,9 @@ pub async fn still_ours(
 pub async fn lose(ctx: Context<'_>, head: &Head, proposal: &Proposal, claim: &Claim) -> Result<(), CommitError> {
     let (mut head, mut proposal) = (head.clone(), proposal.clone());
     for attempt in 0..TRIES {
+        if !stands(&proposal, claim) {
+            return Ok(());
+        }
         let next_head = Head { claim: None, revision: ctx.new_revision(), ..head.clone() };
         let mut next = Proposal { updated_ms: ctx.now_ms(), revision: ctx.new_revision(), ..proposal.clone() };
         next.advance(Status::Lost { version: claim.version, attempt: claim.attempt })?;

@@ -7,7 +7,7 @@ use crate::commit::door::judge_one;
 use crate::commit::keys::{ProposalId, content_hash};
 use crate::commit::run::{Outcome, Staged};
 use crate::commit::verdict::Verdict;
-use crate::commit::{head, proposals};
+use crate::commit::{head, proposals, recover};
 use crate::delta::Version;
 use crate::delta::testkit::{append_info, creation_of, text};
 use crate::store::memory::Fault;
@@ -227,6 +227,20 @@ async fn claim_and_die(kit: &Kit, staged: &Staged) {
     assert!(died.is_err(), "{died:?}");
     let head = head::load(&*kit.table.world.items, &kit.table.root).await.unwrap().unwrap();
     assert_eq!(head.claim.unwrap().sha256, content_hash(&bytes));
+}
+
+#[tokio::test]
+async fn a_claim_that_another_run_recorded_meanwhile_is_no_fault() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    let staged = kit.stage(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+    claim_and_die(&kit, &staged).await;
+    // What a run knows that has read the head and not yet the proposal.
+    let stale = head::load(&*kit.table.world.items, &kit.table.root).await.unwrap().unwrap();
+    let claim = stale.claim.clone().unwrap();
+    assert_eq!(short(&kit.judge(&staged).await), "committed 1");
+    recover::finish(kit.ctx(), &stale, &claim).await.unwrap();
+    assert_eq!(short(&kit.judge(&staged).await), "committed 1");
+    assert_eq!(kit.versions(), [0, 1]);
 }
 
 #[tokio::test]
