@@ -1,22 +1,18 @@
-//! Bootstrap of the commit API.
+//! Bootstrap of the Lambda function.
 
-use aws_lambda_events::apigw::ApiGatewayV2httpRequest;
-use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use aws_lambda_events::event::apigw::ApiGatewayV2httpRequest;
+use lakewarden_aws::AppCell;
+use lambda_runtime::{Error, LambdaEvent, service_fn};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     lakewarden_aws::init_logs();
-    let app = lakewarden_aws::app_from_env().await?;
-    run(service_fn(|event: LambdaEvent<ApiGatewayV2httpRequest>| {
-        let mut app = app.clone();
-        async move {
-            let arn = &event.context.invoked_function_arn;
-            if let Some(account_id) = lakewarden_aws::account_from_arn(arn) {
-                app.settings.account_id = account_id;
-            }
-            let deadline = lakewarden_aws::deadline(app.ports.clock.as_ref(), event.context.deadline);
-            Ok::<_, Error>(commit_api::handle(&app, event.payload, deadline).await)
-        }
-    }))
-    .await
+    let cell = AppCell::from_env().await?;
+    let cell = &cell;
+    let function = move |event: LambdaEvent<ApiGatewayV2httpRequest>| async move {
+        let app = cell.for_arn(&event.context.invoked_function_arn);
+        let deadline = lakewarden_aws::deadline(app.ports.clock.as_ref(), event.context.deadline);
+        Ok::<_, Error>(commit_api::handle(app, event.payload, deadline).await)
+    };
+    lambda_runtime::run(service_fn(function)).await
 }

@@ -1,22 +1,18 @@
-//! Bootstrap of the commit validator.
+//! Bootstrap of the Lambda function.
 
-use lambda_runtime::{Error, LambdaEvent, run, service_fn};
+use lakewarden_aws::AppCell;
+use lambda_runtime::{Error, LambdaEvent, service_fn};
 use serde_json::Value;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     lakewarden_aws::init_logs();
-    let app = lakewarden_aws::app_from_env().await?;
-    run(service_fn(|event: LambdaEvent<Value>| {
-        let mut app = app.clone();
-        async move {
-            let arn = &event.context.invoked_function_arn;
-            if let Some(account_id) = lakewarden_aws::account_from_arn(arn) {
-                app.settings.account_id = account_id;
-            }
-            let deadline = lakewarden_aws::deadline(app.ports.clock.as_ref(), event.context.deadline);
-            commit_validator::handle(&app, event.payload, deadline).await.map_err(Error::from)
-        }
-    }))
-    .await
+    let cell = AppCell::from_env().await?;
+    let cell = &cell;
+    let function = move |event: LambdaEvent<Value>| async move {
+        let app = cell.for_arn(&event.context.invoked_function_arn);
+        let deadline = lakewarden_aws::deadline(app.ports.clock.as_ref(), event.context.deadline);
+        commit_validator::handle(app, event.payload, deadline).await.map_err(Error::from)
+    };
+    lambda_runtime::run(service_fn(function)).await
 }

@@ -87,7 +87,9 @@ impl Demo<'_> {
         self.catalog().await?;
         self.commits(&months).await?;
         self.refused(months.get(&(2012, 1)).map(Vec::as_slice).unwrap_or_default()).await?;
+        println!("4. The partitions of the accepted commits are in the catalog");
         self.partitions(47).await?;
+        println!();
         self.sweep(&december).await
     }
 
@@ -279,7 +281,6 @@ impl Demo<'_> {
     }
 
     async fn partitions(&self, expected: usize) -> Result<(), DemoError> {
-        println!("4. The partitions of the accepted commits are in the catalog");
         let mut input = json!({"DatabaseName": DATABASE, "TableName": TABLE, "MaxResults": 20});
         let (mut count, mut pages) = (0, 0);
         loop {
@@ -295,7 +296,7 @@ impl Demo<'_> {
         let one = json!({"DatabaseName": DATABASE, "TableName": TABLE, "PartitionValues": ["2014", "7"]});
         let one = self.gateway.glue("GetPartition", &one).await?;
         let location = one.pointer("/Partition/StorageDescriptor/Location").and_then(Value::as_str).unwrap_or_default();
-        println!("   GetPartitions: {count} partitions in {pages} pages; [2014, 7] lies at {location}\n");
+        println!("   GetPartitions: {count} partitions in {pages} pages; [2014, 7] lies at {location}");
         Ok(())
     }
 
@@ -328,7 +329,7 @@ impl Demo<'_> {
         println!("   the optimizer is switched on; its scheduled run deleted {deleted} files\n");
 
         self.gateway.call(Method::POST, "/local/events/resume", None).await?;
-        self.committed(&pending_id, "the held-back event arrives, nothing is missing: December 2015").await?;
+        self.committed(&pending_id, "the held-back event arrives, and nothing is missing: December 2015").await?;
         self.partitions(48).await
     }
 
