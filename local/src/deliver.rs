@@ -90,7 +90,7 @@ async fn dispatch_events(shared: Arc<Shared>, shutdown: CancellationToken) {
         }
         match dispatch_batch(&shared, last).await {
             Ok(next) => {
-                last = next.unwrap_or(last);
+                last = next;
                 failures = 0;
             }
             Err(error) => {
@@ -106,17 +106,19 @@ async fn dispatch_events(shared: Arc<Shared>, shutdown: CancellationToken) {
     }
 }
 
-/// Hands one batch on and acknowledges it; the id of its last event.
-async fn dispatch_batch(shared: &Shared, after: EventId) -> Result<Option<EventId>, String> {
+/// Hands one batch on and acknowledges it; the event behind which the next one begins.
+async fn dispatch_batch(shared: &Shared, after: EventId) -> Result<EventId, String> {
+    // Read before polling: where nothing is left to hand on, everything up to here has been.
+    let newest = shared.objects.newest_event_id();
     let events = shared.objects.poll_events(after, OUTBOX_BATCH).await.map_err(|error| error.to_string())?;
     for event in events.iter().filter(|event| is_staged_commit(event)) {
         let body = eventbridge_event(shared, event).to_string();
         let message = Outgoing { body, ..Outgoing::default() };
         shared.queues.send(QueueName::Commits.as_str(), message).await.map_err(|error| error.to_string())?;
     }
-    let Some(last) = events.last().map(|event| event.id) else { return Ok(None) };
+    let Some(last) = events.last().map(|event| event.id) else { return Ok(newest.max(after)) };
     shared.objects.acknowledge_events_through(last).await.map_err(|error| error.to_string())?;
-    Ok(Some(last))
+    Ok(last)
 }
 
 /// The pattern of the rule in `template.yaml`: Object Created, `*/_delta_log/_staged_commits/*.json`.

@@ -104,6 +104,11 @@ impl Store {
         .await
     }
 
+    /// The newest event there has been, acknowledged or not.
+    pub fn newest_event_id(&self) -> EventId {
+        EventId(*self.newest_event().borrow())
+    }
+
     /// How many events are not acknowledged.
     pub async fn count_events(&self) -> Result<u64, Failure> {
         self.read(|connection| Ok(connection.query_row("SELECT count(*) FROM event", [], |row| read_u64(row, 0))?))

@@ -149,15 +149,8 @@ pub fn app(parts: AwsParts, settings: Settings) -> App {
     App { ports, settings }
 }
 
-/// The [`App`] of a function, as its environment says (see [`AwsSettings`]). Makes no request to the services.
-///
-/// The account id is that of `LAKEWARDEN_ACCOUNT_ID`, or `000000000000`: a function that serves it to clients takes
-/// [`AppCell`] instead, which learns it from the ARN.
-pub async fn app_from_env() -> Result<App, SettingsError> {
-    Ok(AppCell::from_env().await?.base)
-}
-
-/// An [`App`] whose account id is completed by the first invocation: a function learns its own ARN only then.
+/// The [`App`] of a function, as its environment says (see [`AwsSettings`]); its account id is completed by the first
+/// invocation, since a function learns its own ARN only then. Makes no request to the services.
 #[derive(Debug)]
 pub struct AppCell {
     base: App,

@@ -1,9 +1,9 @@
 //! Lakewarden's ports on AWS: DynamoDB, S3 and SQS behind the traits of `lakewarden_core::store`, settings from the
 //! environment, and logs.
 //!
-//! A function calls [`init_logs`] and [`app_from_env`] (or [`AppCell::from_env`], which learns the account id from the
-//! function's ARN) and hands the [`lakewarden_core::ports::App`] to its handler. The laptop and the tests build the
-//! same thing from [`Connection`], [`Clients`] and [`AwsParts`], with clocks, ids and queues of their own.
+//! A function calls [`init_logs`] and [`AppCell::from_env`] and hands the [`lakewarden_core::ports::App`] to its handler.
+//! The laptop and the tests build the same thing from [`Connection`], [`Clients`] and [`AwsParts`], with clocks, ids and
+//! queues of their own.
 //!
 //! Every adapter is built for a *failed condition that means what it says*: a conditional write is never sent a second
 //! time behind the caller's back unless the service refused the first one outright (see [`DynamoItems`],
@@ -20,7 +20,7 @@ mod settings;
 mod sqs;
 mod usage;
 
-pub use app::{AppCell, AwsParts, Clients, Connection, account_from_arn, app, app_from_env};
+pub use app::{AppCell, AwsParts, Clients, Connection, account_from_arn, app};
 pub use deadline::deadline;
 pub use dynamodb::{DynamoItems, create_tables};
 pub use logs::init_logs;
