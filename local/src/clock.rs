@@ -3,7 +3,9 @@
 //! It stands behind every port and behind the embedded S3's LastModified, so that days of retention pass in a second
 //! with every guard on. The functions on Lambda have no such clock.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -51,13 +53,20 @@ impl LocalClock {
     pub fn advance(&self, by: Duration) -> Result<i64, ClockError> {
         let by_ms = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
         let offset_ms = self.offset_ms().saturating_add(by_ms);
-        let scratch = self.file.with_extension("new");
-        std::fs::write(&scratch, format!("{offset_ms}\n"))
-            .and_then(|()| std::fs::rename(&scratch, &self.file))
-            .map_err(|source| ClockError::Save { path: self.file.clone(), source })?;
+        save(&self.file, offset_ms).map_err(|source| ClockError::Save { path: self.file.clone(), source })?;
         self.offset_ms.store(offset_ms, Ordering::SeqCst);
         Ok(offset_ms)
     }
+}
+
+/// On disk when it returns, and never half of it.
+fn save(path: &Path, offset_ms: i64) -> std::io::Result<()> {
+    let scratch = path.with_extension("new");
+    let mut file = File::create(&scratch)?;
+    writeln!(file, "{offset_ms}")?;
+    file.sync_all()?;
+    std::fs::rename(&scratch, path)?;
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
 #[async_trait]

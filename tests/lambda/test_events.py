@@ -156,7 +156,7 @@ class Bench:
 
 
 def difference(expected, found, place="answer"):
-    """What is wrong, or None. The rules stand in events/make.py."""
+    """What is wrong, or None. The rules stand in events/samples.py."""
     if isinstance(expected, dict) and len(expected) == 1 and next(iter(expected)).startswith("$"):
         (word, argument), = expected.items()
         holds = {

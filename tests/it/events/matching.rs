@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Whether `found` is what `expected` asks for; the error names the place. Rules: `events/make.py`.
+/// Whether `found` is what `expected` asks for; the error names the place. Rules: `events/samples.py`.
 pub fn check(expected: &Value, found: &Value) -> Result<(), String> {
     check_at("answer", expected, Some(found))
 }
