@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 #[command(
     name = "lakewarden",
     version,
+    args_conflicts_with_subcommands = true,
     about = "Lakewarden on a laptop: a keeper for data-lake tables, with everything it needs in one process.",
     long_about = "Lakewarden on a laptop: a keeper for data-lake tables, with everything it needs in one process.\n\n\
         Without a command it starts an S3 and a DynamoDB that speak the real protocols, the queues, the HTTP gateway \
@@ -33,9 +34,9 @@ pub struct Cli {
 /// How to start.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
-    /// Folder that keeps everything; created if missing.
-    #[arg(long, value_name = "FOLDER", default_value = ".lakewarden", env = "LAKEWARDEN_DATA_DIR")]
-    pub data_dir: PathBuf,
+    /// Folder that keeps everything; created if missing. [default: what LAKEWARDEN_DATA_DIR names, or .lakewarden]
+    #[arg(long, value_name = "FOLDER")]
+    pub data_dir: Option<PathBuf>,
     /// Keep nothing: data lies in a temporary folder that is removed at the end.
     #[arg(long, conflicts_with = "data_dir")]
     pub ephemeral: bool,
@@ -59,6 +60,15 @@ pub struct ServeArgs {
     pub endpoints_file: Option<PathBuf>,
 }
 
+impl ServeArgs {
+    /// The folder for the data. An option of its own and not clap's environment, which would make `--ephemeral` conflict
+    /// with a variable that is set for good.
+    pub fn data_folder(&self) -> PathBuf {
+        let named = || std::env::var_os("LAKEWARDEN_DATA_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+        self.data_dir.clone().or_else(named).unwrap_or_else(|| PathBuf::from(".lakewarden"))
+    }
+}
+
 fn account_id(text: &str) -> Result<String, String> {
     if text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit()) {
         Ok(text.to_owned())
@@ -71,14 +81,20 @@ fn account_id(text: &str) -> Result<String, String> {
 #[derive(Clone, Debug, Args)]
 pub struct GatewayArgs {
     /// Address of the running Lakewarden's gateway.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8700", env = "LAKEWARDEN_GATEWAY")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8700",
+        env = "LAKEWARDEN_GATEWAY"
+    )]
     pub gateway: String,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start everything (the same as giving no command).
-    Serve,
+    Serve(ServeArgs),
     /// Take a small real data set through all three paths, in a process and folder of its own, and say what happened.
     Demo,
     /// Print the settings that let other programs use a running Lakewarden: eval "$(lakewarden env)".
@@ -105,6 +121,48 @@ pub enum Command {
 
 #[derive(Debug, Subcommand)]
 pub enum ClockAction {
-    /// Let time pass: 90s, 30m, 12h or 4d. It cannot be turned back.
-    Advance { by: String },
+    /// Let time pass. It cannot be turned back.
+    Advance {
+        /// A number and a unit, like 90s, 30m, 12h or 4d; 3660d at most.
+        by: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn options_of_the_start_go_with_serve_or_without_a_command_and_nowhere_else() {
+        let started = |line: &str| match parse(line).unwrap() {
+            Cli { command: Some(Command::Serve(args)), .. } | Cli { command: None, serve: args } => args,
+            other => panic!("{other:?}"),
+        };
+        for line in ["lakewarden", "lakewarden serve"] {
+            assert!(started(&format!("{line} --ephemeral")).ephemeral, "{line}");
+            assert_eq!(
+                started(&format!("{line} --data-dir x --s3-port 0")).data_folder(),
+                PathBuf::from("x"),
+                "{line}"
+            );
+            assert!(parse(&format!("{line} --ephemeral --data-dir x")).is_err(), "{line}");
+        }
+        for line in ["lakewarden --ephemeral demo", "lakewarden --data-dir x clock", "lakewarden --s3-port 1 serve"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_gateway_may_be_named_before_and_behind_an_action() {
+        for line in ["clock --gateway http://[::1]:1 advance 4d", "clock advance 4d --gateway http://[::1]:1"] {
+            let Some(Command::Clock { at, .. }) = parse(&format!("lakewarden {line}")).unwrap().command else {
+                panic!("{line}")
+            };
+            assert_eq!(at.gateway, "http://[::1]:1");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,8 +17,10 @@ use thiserror::Error;
 /// The clock was not moved.
 #[derive(Debug, Error)]
 pub enum ClockError {
-    #[error("`{0}` is no length of time: write a number and a unit, like 90s, 30m, 12h or 4d")]
+    #[error("`{0}` is no length of time: write a number and a unit, like 90s, 30m, 12h or 4d (3660d at most)")]
     BadDuration(String),
+    #[error("the clock would stand behind the year 9999, which S3 and the clients' times do not go beyond")]
+    TooFar,
     #[error("the clock's offset could not be saved to {path}: {source}")]
     Save { path: PathBuf, source: std::io::Error },
     #[error("the clock's offset in {path} cannot be read: {message}; delete the file to start from the machine's time")]
@@ -29,7 +32,12 @@ pub enum ClockError {
 pub struct LocalClock {
     offset_ms: AtomicI64,
     file: PathBuf,
+    /// Moves come one after the other: none is lost.
+    moving: Mutex<()>,
 }
+
+/// The first moment that is too far, in ms since 1970.
+const END_MS: i64 = 253_402_300_800_000;
 
 impl LocalClock {
     /// Reads the offset from `file`, 0 if there is none.
@@ -42,7 +50,7 @@ impl LocalClock {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
             Err(error) => return Err(ClockError::Load { path: file, message: error.to_string() }),
         };
-        Ok(Self { offset_ms: AtomicI64::new(offset_ms), file })
+        Ok(Self { offset_ms: AtomicI64::new(offset_ms), file, moving: Mutex::new(()) })
     }
 
     pub fn offset_ms(&self) -> i64 {
@@ -51,7 +59,11 @@ impl LocalClock {
 
     /// Moves the clock forward for good. Saved before it takes effect, so that a restart never goes back in time.
     pub fn advance(&self, by: Duration) -> Result<i64, ClockError> {
+        let _one_at_a_time = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
         let by_ms = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+        if self.now_ms().saturating_add(by_ms) >= END_MS {
+            return Err(ClockError::TooFar);
+        }
         let offset_ms = self.offset_ms().saturating_add(by_ms);
         save(&self.file, offset_ms).map_err(|source| ClockError::Save { path: self.file.clone(), source })?;
         self.offset_ms.store(offset_ms, Ordering::SeqCst);
@@ -111,6 +123,22 @@ mod tests {
         std::fs::write(&file, "soon").unwrap();
         assert!(matches!(LocalClock::open(file), Err(ClockError::Load { .. })));
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn no_move_is_lost_and_the_year_9999_is_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("clock");
+        let clock = LocalClock::open(file.clone()).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| clock.advance(Duration::from_secs(60)).unwrap());
+            }
+        });
+        assert_eq!(clock.offset_ms(), 16 * 60_000);
+        let far = Duration::from_secs(8_000 * 366 * 86_400);
+        assert!(matches!(clock.advance(far), Err(ClockError::TooFar)));
+        assert_eq!(LocalClock::open(file).unwrap().offset_ms(), 16 * 60_000);
     }
 
     #[test]

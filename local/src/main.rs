@@ -33,7 +33,8 @@ fn fail(message: &str) -> ExitCode {
 
 async fn run(cli: Cli) -> Result<(), String> {
     match cli.command {
-        None | Some(Command::Serve) => serve(&cli.serve).await,
+        None => serve(&cli.serve).await,
+        Some(Command::Serve(args)) => serve(&args).await,
         Some(Command::Demo) => demo::run().await.map_err(|error| error.to_string()),
         Some(Command::Env { at }) => env(&at).await.map_err(|error| error.to_string()),
         Some(Command::Clock { at, action }) => clock(&at, action).await.map_err(|error| error.to_string()),

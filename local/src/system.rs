@@ -170,8 +170,9 @@ fn open_folder(args: &ServeArgs) -> Result<(PathBuf, Option<TempDir>), StartErro
         std::fs::write(&probe, b"")?;
         std::fs::remove_file(probe)
     };
-    usable(&args.data_dir).map_err(|source| StartError::Folder { path: args.data_dir.clone(), source })?;
-    Ok((args.data_dir.clone(), None))
+    let folder = args.data_folder();
+    usable(&folder).map_err(|source| StartError::Folder { path: folder.clone(), source })?;
+    Ok((folder, None))
 }
 
 impl System {

@@ -44,7 +44,7 @@ pub enum DemoError {
 /// Runs the demo and prints what happened.
 pub async fn run() -> Result<(), DemoError> {
     let args = ServeArgs {
-        data_dir: ".lakewarden".into(),
+        data_dir: None,
         ephemeral: true,
         gateway_port: 0,
         s3_port: 0,

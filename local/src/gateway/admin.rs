@@ -11,7 +11,7 @@ use lakewarden_core::store::{Clock, QueueName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::clock::parse_duration;
+use crate::clock::{ClockError, parse_duration};
 use crate::deliver::rfc3339;
 use crate::schedule;
 use crate::sqs::DeadLetters;
@@ -68,8 +68,10 @@ async fn advance_clock(State(shared): State<Arc<Shared>>, body: String) -> Respo
         Ok(by) => by,
         Err(error) => return refusal(StatusCode::BAD_REQUEST, error),
     };
-    if let Err(error) = shared.clock.advance(by) {
-        return refusal(StatusCode::INTERNAL_SERVER_ERROR, error);
+    match shared.clock.advance(by) {
+        Ok(_) => {}
+        Err(error @ ClockError::TooFar) => return refusal(StatusCode::BAD_REQUEST, error),
+        Err(error) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, error),
     }
     shared.schedule.look_again();
     clock_json(&shared).into_response()
