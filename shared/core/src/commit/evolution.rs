@@ -37,7 +37,12 @@ pub fn unsupported(error: &UnsupportedTable) -> Refusal {
         Exception::UnsupportedTableException,
         "UNSUPPORTED_FEATURE",
         error.to_string(),
-        "commit to this table without the validator, or switch the feature off",
+        match error {
+            UnsupportedTable::FeatureMissing { .. } => {
+                "bring a protocol action that has the feature, in the same commit"
+            }
+            _ => "commit to this table without the validator, or switch the feature off",
+        },
     )
 }
 
@@ -69,7 +74,11 @@ pub fn check_new_metadata(metadata: &Metadata, schema: &Schema) -> Result<(), Re
         let text = format!("metaData.id has {} bytes; it must have 1 to {METADATA_ID_MAX_BYTES}", metadata.id.len());
         return Err(Refusal::invalid("METADATA_ID", text));
     }
-    for column in &metadata.partition_columns {
+    for (index, column) in metadata.partition_columns.iter().enumerate() {
+        if metadata.partition_columns.iter().take(index).any(|other| other == column) {
+            let text = format!("the partition column `{column}` is named twice");
+            return Err(Refusal::invalid("PARTITION_COLUMN", text).column(column));
+        }
         match schema.column(column) {
             Some(Field { data_type: DataType::Primitive(_), .. }) => {}
             Some(_) => {

@@ -191,7 +191,17 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema), Refusal> {
     let Some(metadata) = actions.metadata.as_ref().or(old.map(|state| &state.metadata)) else {
         return Err(Refusal::invalid("NO_TABLE", "the commit has no metaData action"));
     };
-    let schema = parse_schema(metadata)?;
+    let schema = match &actions.metadata {
+        // A commit may repeat the schema that the table has, however that is written.
+        Some(new) if old.is_none_or(|state| state.metadata.schema_string != new.schema_string) => {
+            Schema::parse_new(&new.schema_string).map_err(|error| evolution::bad_schema(&error))?
+        }
+        _ => parse_schema(metadata)?,
+    };
+    let protocol = actions.protocol.as_ref().or(old.map(|state| &state.protocol));
+    if let Some(protocol) = protocol.filter(|_| actions.protocol.is_some() || actions.metadata.is_some()) {
+        features::check_features_of(protocol, metadata, &schema).map_err(|error| evolution::unsupported(&error))?;
+    }
     if let Some(new) = &actions.metadata {
         evolution::check_new_metadata(new, &schema)?;
         if let Some(state) = old {
