@@ -169,6 +169,22 @@ async fn rest_errors_have_names_and_statuses() {
 }
 
 #[tokio::test]
+async fn names_that_cannot_exist_are_not_found_on_every_way_in() {
+    let front = Front::with_data().await;
+    for name in ["x".repeat(256), "x".repeat(5000), "%F0%9F%98%80".repeat(300)] {
+        for path in [format!("{name}/tables/t/sweeps"), format!("sales/tables/{name}/sweeps/r/report")] {
+            let answer = front.get(&format!("/v1/databases/{path}"), "").await;
+            assert_eq!((answer.status, &answer.body["__type"]), (404, &json!("EntityNotFoundException")), "{path}");
+        }
+        let entry = json!({ "catalogId": front.app.settings.account_id, "databaseName": name, "tableName": "t",
+            "type": "orphan_file_deletion" });
+        let answer = front.glue("BatchGetTableOptimizer", json!({ "Entries": [entry] })).await;
+        let code = &answer.body["Failures"][0]["error"]["ErrorCode"];
+        assert_eq!((answer.status, code), (200, &json!("EntityNotFoundException")));
+    }
+}
+
+#[tokio::test]
 async fn a_named_stage_is_not_part_of_the_path() {
     let front = Front::with_data().await;
     for (stage, path, status) in [

@@ -8,6 +8,7 @@ use lakewarden_core::commit::verdict::Verdict;
 use lakewarden_core::commit::wiring;
 use lakewarden_core::delta::Version;
 use lakewarden_core::delta::log::StagedKey;
+use lakewarden_core::limits::OBJECT_KEY_MAX_BYTES;
 use lakewarden_core::location::{Location, split_uri};
 use lakewarden_core::ports::{App, Deadline};
 use lakewarden_core::store::ObjectKey;
@@ -21,8 +22,28 @@ fn invalid(message: impl Into<String>, advice: &str) -> Answer {
     Answer::error(422, "InvalidRequest", message, advice)
 }
 
+/// S3: the longest name of a bucket, counting the old ones.
+const BUCKET_MAX_BYTES: usize = 255;
+
 fn parse_location(text: &str) -> Result<Location, Answer> {
-    Location::parse(text).map_err(|error| invalid(error.to_string(), "give the table's root as s3://bucket/path"))
+    let root = Location::parse(text)
+        .map_err(|error| invalid(error.to_string(), "give the table's root as s3://bucket/path"))?;
+    check_root(root)
+}
+
+/// Refuses a root below which no commit could be staged, since S3 would not take its key.
+fn check_root(root: Location) -> Result<Location, Answer> {
+    let staged = StagedKey { root: root.clone(), version: Version(0), id: Uuid::nil() }.key();
+    let over = |what: &str, max: usize| {
+        invalid(format!("the location's {what} more than {max} bytes"), "S3 has no such object: correct the location")
+    };
+    if root.bucket.len() > BUCKET_MAX_BYTES {
+        return Err(over("bucket has", BUCKET_MAX_BYTES));
+    }
+    if staged.key.len() > OBJECT_KEY_MAX_BYTES {
+        return Err(over("staged commits would have keys of", OBJECT_KEY_MAX_BYTES));
+    }
+    Ok(root)
 }
 
 fn parse_id(text: &str) -> Result<ProposalId, Answer> {
@@ -34,7 +55,7 @@ fn parse_id(text: &str) -> Result<ProposalId, Answer> {
 /// The location of a table of the catalog.
 pub(crate) async fn locate(app: &App, database: &str, table: &str) -> Result<Location, Answer> {
     match wiring::table_directory(app).location(database, table).await {
-        Ok(Some(root)) => Ok(root),
+        Ok(Some(root)) => check_root(root),
         Ok(None) => Err(Answer::error(
             404,
             "TableNotFound",
@@ -196,8 +217,12 @@ async fn try_list(app: &App, call: &Call, root: Option<Location>) -> Result<Answ
             .filter(|limit| (1..=proposals::LIST_MAX).contains(limit))
             .ok_or_else(|| invalid(format!("limit `{text}`"), "limit is 1 to 100"))?,
     };
+    let next = call.query("next").filter(|next| !next.is_empty());
+    if next.is_some_and(|next| !proposals::is_next(next)) {
+        return Err(invalid("`next` is not one that an answer gave", "start again without it"));
+    }
     let ports = &app.ports;
-    let page = proposals::of_table(&*ports.items, &*ports.clock, &root, limit, call.query("next"))
+    let page = proposals::of_table(&*ports.items, &*ports.clock, &root, limit, next)
         .await
         .map_err(|error| Answer::no_verdict(&error, None))?;
     let commits: Vec<Value> = page.proposals.into_iter().map(|proposal| Verdict { proposal }.to_json()).collect();

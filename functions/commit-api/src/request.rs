@@ -61,14 +61,19 @@ impl Call {
     }
 
     pub(crate) fn commit_request(&self) -> Result<CommitRequest, Answer> {
-        serde_json::from_slice(&self.body).map_err(|error| {
+        let malformed = |error: String| {
             Answer::error(
                 400,
                 "MalformedBody",
                 format!("the body is not a commit request: {error}"),
                 "send a JSON object with location, read_version and actions (or staged_key)",
             )
-        })
+        };
+        // A list of the members' values would pass as well.
+        match self.body.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            Some(b'{') => serde_json::from_slice(&self.body).map_err(|error| malformed(error.to_string())),
+            _ => Err(malformed("it is no JSON object".to_owned())),
+        }
     }
 }
 

@@ -154,6 +154,9 @@ async fn bad_requests_are_told_what_to_do() {
             422,
             "InvalidRequest",
         ),
+        ("POST", "/v1/commits", Some(r#"["s3://lake/t",null,-1,[],null,null]"#), 400, "MalformedBody"),
+        ("POST", "/v1/commits", None, 400, "MalformedBody"),
+        ("GET", "/v1/commits?location=s3://lake/t&next=abc", None, 422, "InvalidRequest"),
         ("GET", "/v1/commits", None, 422, "InvalidRequest"),
         ("GET", "/v1/commits?location=s3://lake/t&limit=0", None, 422, "InvalidRequest"),
         ("GET", "/v1/commits/7", None, 422, "InvalidRequest"),
@@ -164,6 +167,35 @@ async fn bad_requests_are_told_what_to_do() {
         let (found, answer) = send(&app, method, path, body.map(str::to_owned), false).await;
         assert_eq!((found, answer["error"].as_str()), (status, Some(error)), "{method} {path} {body:?}: {answer}");
         assert!(!answer["advice"].as_str().unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_no_key_can_hold_is_the_callers_fault_on_every_way_in() {
+    let (_, app) = app();
+    // `/_delta_log/_staged_commits/`, twenty digits, a dot, the id, `.json`.
+    let longest = 1024 - 28 - 20 - 1 - 36 - 5;
+    for (location, taken) in [
+        (format!("s3://lake/{}", "x".repeat(longest)), true),
+        (format!("s3://lake/{}", "x".repeat(longest + 1)), false),
+        (format!("s3://lake/{}", "x".repeat(5000)), false),
+        (format!("s3://{}/t", "x".repeat(256)), false),
+        (format!("s3://{}/t", "x".repeat(5000)), false),
+    ] {
+        let (status, answer) =
+            call(&app, "POST", "/v1/commits", Some(&with(creation(), "location", json!(location)))).await;
+        assert_eq!(status, if taken { 200 } else { 422 }, "{answer}");
+        let (status, _) = call(&app, "GET", &format!("/v1/commits?location={location}"), None).await;
+        assert_eq!(status, if taken { 200 } else { 422 });
+    }
+    for (path, status) in [
+        (format!("/v1/databases/{}/tables/t/commits", "x".repeat(1025)), 404),
+        (format!("/v1/databases/d/tables/{}/commits", "x".repeat(5000)), 404),
+        (format!("/v1/commits?location=s3://lake/t&next={}", "x".repeat(5000)), 422),
+        (format!("/v1/commits?location=s3://lake/t&next={}%23{ID}", "0".repeat(15)), 200),
+        ("/v1/commits?location=s3://lake/t&next=".to_owned(), 200),
+    ] {
+        assert_eq!(call(&app, "GET", &path, None).await.0, status, "{path}");
     }
 }
 

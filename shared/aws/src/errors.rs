@@ -57,6 +57,8 @@ const MISSING: &[&str] = &[
     "ResourceNotFoundException",
     "TableNotFoundException",
     "NoSuchBucket",
+    // A name that no bucket can have.
+    "InvalidBucketName",
     "QueueDoesNotExist",
     "AWS.SimpleQueueService.NonExistentQueue",
 ];
@@ -154,6 +156,7 @@ mod tests {
             (None, "", 403, AccessDenied),
             (Some("ResourceNotFoundException"), "", 400, Missing),
             (Some("NoSuchBucket"), "", 404, Missing),
+            (Some("InvalidBucketName"), "", 400, Missing),
             (Some("IdempotentParameterMismatchException"), "", 400, Invalid),
         ];
         for (code, message, status, expected) in cases {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value as Json};
 use super::database_item::{
     DATABASES, DatabaseHead, decode_definition, decode_head, definition_key, encode_definition, encode_head, head_key,
 };
-use super::names::fold;
+use super::names::{can_exist, fold};
 use super::tombstone_item::{self, Dropped, Tombstone};
 use super::work::{self, CatalogWork};
 use super::writes::{Cancelled, transact};
@@ -54,9 +54,13 @@ pub async fn create_database(ports: &Ports, mut input: Map<String, Json>) -> Res
 
 /// The head of a database; one strong get.
 pub async fn find_database(items: &dyn ReadItems, name: &str) -> Result<DatabaseHead, CatalogError> {
-    let item = items.get(&head_key(&fold(name)), Consistency::Strong).await?;
-    let item = item.ok_or_else(|| CatalogError::DatabaseNotFound(name.to_owned()))?;
-    Ok(decode_head(&item)?)
+    let not_found = || CatalogError::DatabaseNotFound(name.to_owned());
+    let folded = fold(name);
+    if !can_exist(&folded) {
+        return Err(not_found());
+    }
+    let item = items.get(&head_key(&folded), Consistency::Strong).await?;
+    Ok(decode_head(&item.ok_or_else(not_found)?)?)
 }
 
 /// A database with its definition; two strong gets.

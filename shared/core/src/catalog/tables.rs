@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json};
 
 use super::database_item::{self, DatabaseHead, decode_head};
 use super::location_item::{self, LocationEntry};
-use super::names::fold;
+use super::names::{can_exist, fold};
 use super::table_definition_item::{self, TableDefinition};
 use super::table_head_item::{self, TableRef};
 use super::tombstone_item::{self, Dropped, Tombstone};
@@ -45,6 +45,12 @@ async fn read_heads(
     table: &str,
 ) -> Result<Heads, CatalogError> {
     let (folded_database, folded_table) = (fold(database), fold(table));
+    if !can_exist(&folded_database) {
+        return Err(CatalogError::DatabaseNotFound(database.to_owned()));
+    }
+    if !can_exist(&folded_table) {
+        return Err(CatalogError::TableNotFound(table.to_owned()));
+    }
     let at_database = database_item::head_key(&folded_database);
     let at_table = table_head_item::key(&folded_database, &folded_table);
     let mut found = get_every(items, clock, &[at_database.clone(), at_table.clone()], Consistency::Strong).await?;

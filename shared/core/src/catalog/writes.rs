@@ -2,7 +2,9 @@
 //! write has, so a condition that fails on our own write is recognised as success.
 
 use crate::ports::Ports;
-use crate::store::{CancelReason, Condition, Fields, Item, Key, StoreError, TransactError, Write, WriteError};
+use crate::store::{
+    CancelReason, Condition, Fields, Item, Key, StoreError, StoreErrorKind, TransactError, Write, WriteError,
+};
 
 /// How often one write is sent.
 const ATTEMPTS: u32 = 5;
@@ -21,24 +23,44 @@ fn same_revision(old: Option<&Item>, new: &Item) -> bool {
     old.and_then(revision).is_some_and(|old| Some(old) == revision(new))
 }
 
+/// What is told of several attempts that all failed: the last one, unless an earlier one leaves open whether the write
+/// happened. A caller that is told of a conflict may rely on it that nothing did.
+#[derive(Default)]
+struct Attempts {
+    count: u32,
+    open: Option<StoreError>,
+}
+
+impl Attempts {
+    /// Whether another attempt is worth it; else what to tell.
+    fn failed(&mut self, error: StoreError) -> Result<(), StoreError> {
+        self.count += 1;
+        if error.kind == StoreErrorKind::Unavailable {
+            self.open.get_or_insert_with(|| error.clone());
+        }
+        if error.is_retryable() && self.count < ATTEMPTS { Ok(()) } else { Err(self.open.take().unwrap_or(error)) }
+    }
+
+    async fn pause(&self, ports: &Ports) {
+        pause(ports, self.count.saturating_sub(1)).await;
+    }
+}
+
 async fn pause(ports: &Ports, attempt: u32) {
     ports.clock.sleep_ms(FIRST_WAIT_MS << attempt.min(6)).await;
 }
 
 /// Puts an item with a fresh `revision`, again and again while the store is busy or silent.
 pub async fn put(ports: &Ports, key: &Key, item: &Item, condition: &Condition) -> Result<(), Refused> {
-    let mut attempt = 0;
+    let mut attempts = Attempts::default();
     loop {
         match ports.items.put(key, item.clone(), condition.clone()).await {
             Ok(()) => return Ok(()),
             Err(WriteError::ConditionFailed { old }) if same_revision(old.as_ref(), item) => return Ok(()),
             Err(WriteError::ConditionFailed { old }) => return Err(Refused::Condition(old)),
-            Err(WriteError::Store(error)) if error.is_retryable() && attempt + 1 < ATTEMPTS => {
-                pause(ports, attempt).await;
-                attempt += 1;
-            }
-            Err(WriteError::Store(error)) => return Err(Refused::Store(error)),
+            Err(WriteError::Store(error)) => attempts.failed(error).map_err(Refused::Store)?,
         }
+        attempts.pause(ports).await;
     }
 }
 
@@ -52,7 +74,7 @@ pub async fn delete_present(ports: &Ports, key: &Key) -> Result<bool, StoreError
             // An earlier attempt whose answer was lost may have done it.
             Err(WriteError::ConditionFailed { .. }) => return Ok(unsure),
             Err(WriteError::Store(error)) if error.is_retryable() && attempt + 1 < ATTEMPTS => {
-                unsure = unsure || error.kind == crate::store::StoreErrorKind::Unavailable;
+                unsure = unsure || error.kind == StoreErrorKind::Unavailable;
                 pause(ports, attempt).await;
                 attempt += 1;
             }
@@ -72,24 +94,19 @@ pub enum Cancelled {
 /// Carries out a transaction, again while the store is busy, silent, or another transaction is at the same items.
 pub async fn transact(ports: &Ports, writes: &[Write]) -> Result<(), Cancelled> {
     let token = ports.ids.uuid().simple().to_string();
-    let mut attempt = 0;
+    let mut attempts = Attempts::default();
     loop {
         let error = match ports.items.transact(writes, &token).await {
             Ok(()) => return Ok(()),
             Err(TransactError::Cancelled { reasons }) => match judge(writes, &reasons) {
                 Judged::Done => return Ok(()),
                 Judged::Refused => return Err(Cancelled::Conditions),
-                Judged::Busy(message) => {
-                    StoreError::new(crate::store::StoreErrorKind::Conflict, "transact catalog", message)
-                }
+                Judged::Busy(message) => StoreError::new(StoreErrorKind::Conflict, "transact catalog", message),
             },
             Err(TransactError::Store(error)) => error,
         };
-        if !error.is_retryable() || attempt + 1 >= ATTEMPTS {
-            return Err(Cancelled::Store(error));
-        }
-        pause(ports, attempt).await;
-        attempt += 1;
+        attempts.failed(error).map_err(Cancelled::Store)?;
+        attempts.pause(ports).await;
     }
 }
 

@@ -43,6 +43,15 @@ pub struct ProposalPage {
     pub next: Option<String>,
 }
 
+/// Whether a text has the form of [`ProposalPage::next`]: `<15 digits, ms>#<uuid>`.
+pub fn is_next(text: &str) -> bool {
+    text.split_once('#').is_some_and(|(received_ms, id)| {
+        received_ms.len() == 15
+            && received_ms.bytes().all(|byte| byte.is_ascii_digit())
+            && uuid::Uuid::try_parse(id).is_ok()
+    })
+}
+
 /// A table's proposals of the current generation, newest first. `after` is the `next` of the page before.
 pub async fn of_table(
     items: &dyn ReadItems,

@@ -2,6 +2,16 @@
 
 use super::{GlueException, GlueExceptionName};
 use crate::catalog::CatalogError;
+use crate::store::{StoreError, StoreErrorKind};
+
+/// Other transactions were at the same items in every attempt, and nothing was written.
+fn busy(error: &StoreError) -> GlueException {
+    GlueException {
+        name: GlueExceptionName::ConcurrentModification,
+        message: "This is being changed by others at this moment. Try again.".to_owned(),
+        cause: Some(error.to_string()),
+    }
+}
 
 impl From<CatalogError> for GlueException {
     fn from(error: CatalogError) -> Self {
@@ -14,6 +24,7 @@ impl From<CatalogError> for GlueException {
             E::ValuesMismatch | E::ForeignToken | E::Invalid(_) | E::Location(_) => Name::InvalidInput,
             E::TooLarge { .. } | E::Unsupported(_) => Name::UnsupportedOperation,
             E::Broken(_) => return GlueException::internal(error),
+            E::Store(error) if error.kind == StoreErrorKind::Conflict => return busy(error),
             E::Store(error) => return error.clone().into(),
             E::Decode(error) => return error.clone().into(),
         };

@@ -8,6 +8,9 @@ use super::{GlueException, GlueExceptionName};
 
 /// How many violations are spelled out; the count in the text names them all.
 const SHOWN_VIOLATIONS: usize = 50;
+/// Timestamps that clients can read, in seconds since 1970: the years 1 to 9999. A listing with another one in it is
+/// lost to them as a whole.
+const TIMESTAMPS_S: std::ops::Range<f64> = -62_135_596_800.0..253_402_300_800.0;
 /// How much of an offending value is repeated.
 const SHOWN_VALUE_CHARS: usize = 512;
 
@@ -75,7 +78,11 @@ impl Check<'_> {
     fn value(&mut self, shape: &Shape, value: &Value) {
         match (&shape.kind, value) {
             (Kind::Document, _) | (Kind::Boolean, Value::Bool(_)) | (Kind::Blob, Value::String(_)) => {}
-            (Kind::Timestamp, Value::Number(_)) => {}
+            (Kind::Timestamp, Value::Number(seconds)) => {
+                if !seconds.as_f64().is_some_and(|seconds| TIMESTAMPS_S.contains(&seconds)) {
+                    self.violation(value, "Member must be a timestamp of the years 1 to 9999");
+                }
+            }
             (Kind::Text { pattern, values }, Value::String(text)) => {
                 self.length(shape, value, text.chars().count());
                 if let Some(pattern) = pattern.as_ref().filter(|pattern| !pattern.matches(text)) {
@@ -261,6 +268,9 @@ mod tests {
             ("GetPartition", with("PartitionValues", json!([null])), "Value null at 'partitionValues.1.member' failed to satisfy constraint: Member must not be null".to_owned()),
             ("GetPartition", json!({ "DatabaseName": "a\nb", "TableName": "t", "PartitionValues": [] }), "at 'databaseName' failed to satisfy constraint: Member must satisfy regular expression pattern:".to_owned()),
             ("GetTables", json!({ "DatabaseName": "d", "AttributesToGet": ["NOPE"] }), "Member must satisfy enum value set: [NAME, TABLE_TYPE, DEFAULT, LATEST_ICEBERG_METADATA]".to_owned()),
+            ("GetPartitions", with("QueryAsOfTime", json!(1e300)), "Value '1e+300' at 'queryAsOfTime' failed to satisfy constraint: Member must be a timestamp of the years 1 to 9999".to_owned()),
+            ("GetPartitions", with("QueryAsOfTime", json!(253_402_300_800_i64)), "Member must be a timestamp of the years 1 to 9999".to_owned()),
+            ("GetPartitions", with("QueryAsOfTime", json!(-62_135_596_801_i64)), "Member must be a timestamp of the years 1 to 9999".to_owned()),
             ("GetPartitions", with("QueryAsOfTime", json!("now")), "at 'queryAsOfTime' failed to satisfy constraint: Member must be a timestamp".to_owned()),
         ];
         for (operation, input, expected) in cases {
@@ -290,6 +300,14 @@ mod tests {
         assert_eq!(value.chars().count(), 1022);
         let input = json!({ "DatabaseName": "ü".repeat(255), "TableName": "t", "PartitionValues": [value] });
         assert!(check_input("GetPartition", input.as_object().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn timestamps_that_clients_can_read_pass() {
+        for seconds in [json!(-62_135_596_800_i64), json!(0), json!(1.5), json!(253_402_300_799.999)] {
+            let input = json!({ "DatabaseName": "d", "TableName": "t", "QueryAsOfTime": seconds });
+            assert!(check_input("GetPartitions", input.as_object().unwrap()).is_ok(), "{seconds}");
+        }
     }
 
     #[test]

@@ -45,6 +45,23 @@ async fn a_busy_store_is_asked_again_and_then_named() {
 }
 
 #[tokio::test]
+async fn conflicts_to_the_end_are_named_unless_something_may_have_been_written() {
+    let wire = Wire::with_table(&[]).await;
+    let commit = json!({ "DatabaseName": "d", "TableInput": table_input("t", &[]), "VersionId": "0" });
+    let conflicts = |first: StoreErrorKind| {
+        for kind in [first].into_iter().chain([StoreErrorKind::Conflict; 4]) {
+            wire.world.faults.inject("transact catalog", 0, Fault::Before(kind));
+        }
+    };
+    conflicts(StoreErrorKind::Conflict);
+    assert_eq!(wire.fails("UpdateTable", commit.clone()).await.0, "ConcurrentModificationException");
+    conflicts(StoreErrorKind::Unavailable);
+    let (status, body) = wire.send("UpdateTable", commit.clone()).await;
+    assert_eq!((status, &body["__type"]), (500, &json!("InternalServiceException")));
+    wire.ok("UpdateTable", commit).await;
+}
+
+#[tokio::test]
 async fn stale_reads_change_nothing() {
     let wire = Wire::with_table(&[("n", "int")]).await;
     wire.world.faults.set_stale_reads(true);
