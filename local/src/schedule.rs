@@ -1,5 +1,6 @@
-//! The scheduler: what EventBridge's schedule is on AWS. It asks the sweep planner once an hour of the local clock, and
-//! at once when that clock was moved past the hour.
+//! The scheduler: what EventBridge's schedules are on AWS. By the local clock it runs the sweep planner once an hour, and
+//! the catalog worker, which takes up what lost messages left behind, once a day; at once when that clock was moved past
+//! the hour.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,14 +16,16 @@ use crate::deliver::rfc3339;
 use crate::system::Shared;
 
 /// As in `template.yaml`.
-const INTERVAL_MS: i64 = 3_600_000;
+const PLANNER_INTERVAL_MS: i64 = 3_600_000;
+const WORKER_INTERVAL_MS: i64 = 86_400_000;
 const TICK: Duration = Duration::from_millis(500);
-const PLANNER_TIMEOUT_MS: i64 = 300_000;
+const TIMEOUT_MS: i64 = 300_000;
 
-/// When the planner runs next.
+/// When the planner and the worker run next.
 #[derive(Debug, Default)]
 pub struct Schedule {
-    next_ms: AtomicI64,
+    planner_ms: AtomicI64,
+    worker_ms: AtomicI64,
     moved: Notify,
     running: Mutex<()>,
 }
@@ -35,12 +38,12 @@ impl Schedule {
 
     /// Whether the planner is due but has not run yet.
     pub fn is_due(&self, now_ms: i64) -> bool {
-        self.next_ms.load(Ordering::SeqCst) <= now_ms
+        self.planner_ms.load(Ordering::SeqCst) <= now_ms
     }
 }
 
-/// Runs until `shutdown`. The first run is at the start: what is due is found from the stored runs, so a restart
-/// neither forgets nor repeats one.
+/// Runs until `shutdown`. The first runs are at the start: what is due is found from what is stored, so a restart
+/// neither forgets nor repeats anything.
 pub async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
     loop {
         let now_ms = shared.clock.now_ms();
@@ -48,6 +51,11 @@ pub async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
             && let Err(error) = run_planner(&shared).await
         {
             tracing::error!(error, "the sweep planner failed; it runs again in an hour");
+        }
+        if shared.schedule.worker_ms.load(Ordering::SeqCst) <= now_ms
+            && let Err(error) = run_worker(&shared).await
+        {
+            tracing::error!(error, "the catalog worker failed; it runs again in a day");
         }
         tokio::select! {
             () = shutdown.cancelled() => return,
@@ -57,27 +65,44 @@ pub async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
     }
 }
 
-/// Runs the planner once with the event that EventBridge sends; its answer.
-pub async fn run_planner(shared: &Arc<Shared>) -> Result<Value, String> {
-    let _one_at_a_time = shared.schedule.running.lock().await;
-    let now_ms = shared.clock.now_ms();
-    shared.schedule.next_ms.store(now_ms.saturating_add(INTERVAL_MS), Ordering::SeqCst);
+/// What EventBridge sends to a schedule's target.
+fn scheduled_event(shared: &Shared, rule: &str) -> Value {
     let settings = &shared.app.settings;
-    let event = json!({
+    json!({
         "version": "0",
         "id": shared.app.ports.ids.uuid().to_string(),
         "detail-type": "Scheduled Event",
         "source": "aws.events",
         "account": settings.account_id,
-        "time": rfc3339(now_ms),
+        "time": rfc3339(shared.clock.now_ms()),
         "region": settings.region,
-        "resources": [format!("arn:aws:events:{}:{}:rule/sweep-planner", settings.region, settings.account_id)],
+        "resources": [format!("arn:aws:events:{}:{}:rule/{rule}", settings.region, settings.account_id)],
         "detail": {},
-    });
-    let task_shared = shared.clone();
+    })
+}
+
+/// Runs the planner once; its answer.
+pub async fn run_planner(shared: &Arc<Shared>) -> Result<Value, String> {
+    let _one_at_a_time = shared.schedule.running.lock().await;
+    let next_ms = shared.clock.now_ms().saturating_add(PLANNER_INTERVAL_MS);
+    shared.schedule.planner_ms.store(next_ms, Ordering::SeqCst);
+    let event = scheduled_event(shared, "sweep-planner");
+    let shared = shared.clone();
     let work = tokio::spawn(async move {
-        let deadline = Deadline::in_ms(task_shared.clock.as_ref() as &dyn Clock, PLANNER_TIMEOUT_MS);
-        sweep_planner::handle(&task_shared.app, event, deadline).await.map_err(|error| error.to_string())
+        let deadline = Deadline::in_ms(shared.clock.as_ref() as &dyn Clock, TIMEOUT_MS);
+        sweep_planner::handle(&shared.app, event, deadline).await.map_err(|error| error.to_string())
     });
     work.await.unwrap_or_else(|error| Err(format!("the planner ended without an answer: {error}")))
+}
+
+async fn run_worker(shared: &Arc<Shared>) -> Result<Value, String> {
+    let next_ms = shared.clock.now_ms().saturating_add(WORKER_INTERVAL_MS);
+    shared.schedule.worker_ms.store(next_ms, Ordering::SeqCst);
+    let event = scheduled_event(shared, "catalog-worker");
+    let shared = shared.clone();
+    let work = tokio::spawn(async move {
+        let deadline = Deadline::in_ms(shared.clock.as_ref() as &dyn Clock, TIMEOUT_MS);
+        catalog_worker::handle(&shared.app, event, deadline).await.map_err(|error| error.to_string())
+    });
+    work.await.unwrap_or_else(|error| Err(format!("the worker ended without an answer: {error}")))
 }

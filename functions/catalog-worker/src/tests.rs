@@ -78,6 +78,32 @@ async fn a_dropped_table_is_purged() {
 }
 
 #[tokio::test]
+async fn the_optimizer_of_a_dropped_table_goes_with_its_runs() {
+    let work = Work::new().await;
+    while work.next().is_some() {}
+    let mark = json!({ "spark.sql.sources.provider": "delta" });
+    let place = json!({ "Location": "s3://lake/swept" });
+    let table = json!({ "Name": "swept", "Parameters": mark, "StorageDescriptor": place });
+    let optimizer = json!({ "CatalogId": "000000000000", "DatabaseName": "d", "TableName": "swept",
+        "Type": "orphan_file_deletion", "TableOptimizerConfiguration": { "orphanFileDeletionConfiguration": {} } });
+    for (operation, input) in
+        [("CreateTable", json!({ "DatabaseName": "d", "TableInput": table })), ("CreateTableOptimizer", optimizer)]
+    {
+        glue::call(&work.app, operation, input).await.unwrap();
+    }
+    let far = Deadline::in_ms(work.app.ports.clock.as_ref(), 60_000);
+    assert_eq!(lakewarden_core::sweep::plan_due(&work.app, far).await.unwrap().started, 1);
+    let left = |work: &Work| work.world.items.dump().keys().filter(|key| key.pk.starts_with("sweep")).count();
+    assert_eq!(left(&work), 2);
+    glue::call(&work.app, "DeleteTable", json!({ "DatabaseName": "d", "Name": "swept" })).await.unwrap();
+    while let Some(message) = work.next() {
+        assert!(failed(&work.handle(batch(&[&message])).await.unwrap()).is_empty());
+        work.world.clock.advance_ms(purge::LONGEST_FUNCTION_MS);
+    }
+    assert_eq!(left(&work), 0);
+}
+
+#[tokio::test]
 async fn one_bad_message_does_not_stop_the_batch() {
     let work = Work::new().await;
     let good = work.next().unwrap();

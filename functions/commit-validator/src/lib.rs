@@ -25,7 +25,8 @@ pub enum HandlerError {
 
 /// Judges every staged commit of an event. Answers `{"verdicts": […]}`, and for a batch of a queue
 /// `{"batchItemFailures": […]}`: the messages that should come again, because a store was not available, time ran out,
-/// or the catalog did not take the partitions. Records that are malformed or not ours are never among them.
+/// or the catalog did not take the partitions; and those that cannot be read, which end as dead letters where somebody
+/// sees them. The other messages of the batch go on. Records that are not ours are never among them.
 pub async fn handle(app: &App, event: Value, deadline: Deadline) -> Result<Value, HandlerError> {
     match event::read(&event) {
         Event::Direct(records) => direct(app, &records, deadline).await,
@@ -37,10 +38,11 @@ pub async fn handle(app: &App, event: Value, deadline: Deadline) -> Result<Value
             let failures: Vec<Value> = messages
                 .iter()
                 .filter(|message| {
-                    message
-                        .records
-                        .iter()
-                        .any(|record| matches!(record, Record::Staged(arrival) if again.contains(&arrival.staged)))
+                    message.records.iter().any(|record| match record {
+                        Record::Staged(arrival) => again.contains(&arrival.staged),
+                        Record::Malformed { .. } => true,
+                        Record::Ignored => false,
+                    })
                 })
                 .map(|message| json!({"itemIdentifier": message.id}))
                 .collect();
@@ -80,7 +82,7 @@ async fn judge(app: &App, records: &[Record], deadline: Deadline) -> Vec<Judged>
         match record {
             Record::Staged(arrival) => arrivals.push(arrival.clone()),
             Record::Ignored => {}
-            Record::Malformed { reason } => tracing::warn!(reason, "a record was left out"),
+            Record::Malformed { reason } => tracing::warn!(reason, "a record cannot be read"),
         }
     }
     if arrivals.is_empty() {
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_faults_come_again() {
+    async fn faults_and_what_cannot_be_read_come_again() {
         let (world, app) = world().await;
         let message =
             |id: &str, body: Value| json!({"messageId": id, "eventSource": "aws:sqs", "body": body.to_string()});
@@ -180,7 +182,8 @@ mod tests {
         ]});
         world.faults.inject("list", 0, Fault::Before(StoreErrorKind::Unavailable));
         let answer = handle(&app, event, deadline(&app)).await.unwrap();
-        assert_eq!(answer, json!({"batchItemFailures": [{"itemIdentifier": "good"}]}));
+        let failures = json!([{"itemIdentifier": "good"}, {"itemIdentifier": "rubbish"}]);
+        assert_eq!(answer, json!({"batchItemFailures": failures}));
         let again = json!({"Records": [message("good", good)]});
         assert_eq!(handle(&app, again, deadline(&app)).await.unwrap(), json!({"batchItemFailures": []}));
     }

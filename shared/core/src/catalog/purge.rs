@@ -18,6 +18,7 @@ use crate::ports::{Deadline, Ports};
 use crate::store::{
     Clock, Condition, Consistency, Fields, Key, Query, QueueName, ReadItems, Sort, SortRange, Table, WriteError,
 };
+use crate::sweep::items::OptimizerItem;
 
 /// Longest time a function may run (Lambda's limit): writers that began before a drop have ended after it.
 pub const LONGEST_FUNCTION_MS: i64 = 15 * 60 * 1000;
@@ -87,12 +88,18 @@ async fn purge_table(ports: &Ports, id: &TableId, deadline: Deadline) -> Result<
         return Err(CatalogError::Broken(format!("the tombstone of table {id} is one of a database")));
     };
     let started_ms = ports.clock.now_ms();
-    let mut places =
+    let mut places: Vec<(Table, String)> =
         vec![(Table::Catalog, table_definition_item::items_of(id)), (Table::Catalog, partition::descriptors_of(id))];
     places.extend((0..=epoch).flat_map(|epoch| partition::places_of(id, epoch, shards)));
+    // Its optimizer first: the planner starts runs of tables that are gone as long as there is one.
+    match ports.items.delete(&OptimizerItem::key(id.as_str()), Condition::Always).await {
+        Ok(()) | Err(WriteError::ConditionFailed { .. }) => {}
+        Err(WriteError::Store(error)) => return Err(error.into()),
+    }
+    places.extend(crate::sweep::items::places_of(id.as_str()).map(|pk| (Table::Catalog, pk)));
     let mut removed = 0_usize;
     for (table, pk) in places {
-        let swept = sweep(ports, table, &pk, deadline).await?;
+        let swept = remove_all(ports, table, &pk, deadline).await?;
         removed += swept.removed;
         if swept.stopped_early {
             return send_on(ports, &CatalogWork::PurgeTable(id.clone()), 0).await;
@@ -133,7 +140,7 @@ struct Swept {
 }
 
 /// Deletes everything under one partition key of the item store.
-async fn sweep(ports: &Ports, table: Table, pk: &str, deadline: Deadline) -> Result<Swept, CatalogError> {
+async fn remove_all(ports: &Ports, table: Table, pk: &str, deadline: Deadline) -> Result<Swept, CatalogError> {
     let mut query = Query::new(table, pk, SortRange::All);
     let mut removed = 0;
     loop {

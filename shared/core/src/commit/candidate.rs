@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::keys::content_hash;
 use super::read_set::{self, Reads};
 use super::verdict::Refusal;
-use crate::delta::path::{Reach, resolve};
+use crate::delta::path::{Reach, check_spelling, resolve};
 use crate::delta::{Actions, Strictness, Version, parse_commit};
 use crate::location::Location;
 use crate::store::ObjectKey;
@@ -24,6 +24,10 @@ pub struct Candidate {
     pub remove_keys: Vec<ObjectKey>,
     /// Objects of `actions.cdc`, in their order.
     pub cdc_keys: Vec<ObjectKey>,
+    /// `add_keys`, for look-ups.
+    pub added: BTreeSet<ObjectKey>,
+    /// `remove_keys`, for look-ups.
+    pub removed: BTreeSet<ObjectKey>,
     /// The version that the writer read; [`Version::NONE`] for the creator of a table.
     pub read_version: Version,
     pub reads: Reads,
@@ -56,6 +60,8 @@ impl Candidate {
             sha256: content_hash(&bytes),
             bytes,
             actions,
+            added: add_keys.iter().cloned().collect(),
+            removed: remove_keys.iter().cloned().collect(),
             add_keys,
             remove_keys,
             cdc_keys,
@@ -87,6 +93,7 @@ impl Candidate {
 
     fn check_itself(&self) -> Result<(), Refusal> {
         self.check_deletion_vectors()?;
+        self.check_new_paths()?;
         self.check_paths()?;
         self.check_sizes()?;
         self.check_data_change()?;
@@ -106,6 +113,15 @@ impl Candidate {
             )
             .file(path)),
         }
+    }
+
+    /// Files that exist may be spelled oddly in the log, and are removed by that spelling; new ones may not.
+    fn check_new_paths(&self) -> Result<(), Refusal> {
+        let adds = self.actions.adds.iter().map(|add| &add.path);
+        for path in adds.chain(self.actions.cdc.iter().map(|cdc| &cdc.path)) {
+            check_spelling(path).map_err(|error| Refusal::invalid("FILE_PATH", error.to_string()).file(path))?;
+        }
+        Ok(())
     }
 
     fn check_paths(&self) -> Result<(), Refusal> {
@@ -222,9 +238,11 @@ mod tests {
             (vec![json!({"commitInfo": {"readSet": []}})], "MALFORMED_READ_SET"),
             (vec![json!({"commitInfo": {"readVersion": -2}})], "READ_VERSION"),
             (vec![add_line("../x", 1)], "FILE_PATH"),
+            (vec![add_line("a?b", 1)], "FILE_PATH"),
+            (vec![add_line("s3://b/t/x", 1)], "FILE_PATH"),
             (vec![remove_line("s3://other/x", 1)], "FILE_PATH"),
             (vec![dv], "DELETION_VECTORS"),
-            (vec![add_line("a%20b", 1), add_line("a b", 1)], "DUPLICATE_ACTIONS"),
+            (vec![add_line("a%20b", 1), add_line("a%20%62", 1)], "DUPLICATE_ACTIONS"),
             (vec![remove_line("a", 1), remove_line("a", 1)], "DUPLICATE_ACTIONS"),
             (vec![add_line("a", 1), remove_line("a", 1)], "DUPLICATE_ACTIONS"),
             (vec![add_line("a", 0)], "FILE_SIZE"),

@@ -205,7 +205,7 @@ pub async fn complete(
             version: claim.version,
             proposal: claim.proposal,
             sha256: claim.sha256.clone(),
-            operation: commit.actions.operation().map(str::to_owned),
+            operation: commit.actions.operation().map(super::verdict::clip),
             blindness: blindness(&commit),
             committed_ms: next.updated_ms,
         };

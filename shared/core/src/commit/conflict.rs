@@ -57,7 +57,9 @@ pub fn isolation_of(
         Some(name) if name.eq_ignore_ascii_case("WriteSerializable") => IsolationLevel::WriteSerializable,
         Some(name) if name.eq_ignore_ascii_case("Serializable") => IsolationLevel::Serializable,
         Some(other) => {
-            warnings.push(format!("delta.isolationLevel is `{other}`, which is not known; judged as Serializable"));
+            warnings.push(super::verdict::clip(&format!(
+                "delta.isolationLevel is not a level that is known; judged as Serializable: `{other}`"
+            )));
             IsolationLevel::Serializable
         }
         None => default,
@@ -230,7 +232,7 @@ impl Check<'_> {
     /// Files that the candidate read or removed and that the winner removed.
     fn removed_files(&self, files: &WinnerFiles<'_>) -> Result<(), Conflict> {
         for (key, (values, data_change)) in &files.removes {
-            let removed_by_both = self.candidate.remove_keys.contains(key);
+            let removed_by_both = self.candidate.removed.contains(key);
             // Two rearrangements of one file meet in what they remove, not in what they read.
             if removed_by_both && self.candidate.is_rearrangement() && !data_change {
                 return self.removed_twice(key);
@@ -273,7 +275,7 @@ impl Check<'_> {
     }
 
     fn added_twice(&self, files: &WinnerFiles<'_>) -> Result<(), Conflict> {
-        match files.adds.iter().find(|(key, _)| self.candidate.add_keys.contains(key)) {
+        match files.adds.iter().find(|(key, _)| self.candidate.added.contains(key)) {
             None => Ok(()),
             Some((_, add)) => {
                 let text = format!("version {} added the same file", self.winner.version);

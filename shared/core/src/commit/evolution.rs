@@ -8,6 +8,9 @@ use crate::delta::features::{self, UnsupportedTable};
 use crate::delta::schema::{DataType, Field, Schema, SchemaError, join};
 use crate::delta::{Metadata, Protocol};
 
+/// Ids are UUIDs; the head of the table keeps a copy.
+const METADATA_ID_MAX_BYTES: usize = 1_024;
+
 /// Properties whose change needs nothing of the files.
 const FREE_PROPERTIES: [&str; 16] = [
     "delta.appendOnly",
@@ -34,7 +37,12 @@ pub fn unsupported(error: &UnsupportedTable) -> Refusal {
         Exception::UnsupportedTableException,
         "UNSUPPORTED_FEATURE",
         error.to_string(),
-        "commit to this table without the validator, or switch the feature off",
+        match error {
+            UnsupportedTable::FeatureMissing { .. } => {
+                "bring a protocol action that has the feature, in the same commit"
+            }
+            _ => "commit to this table without the validator, or switch the feature off",
+        },
     )
 }
 
@@ -62,10 +70,15 @@ pub fn bad_schema(error: &SchemaError) -> Refusal {
 
 /// Checks a metaData action by itself: partition columns exist, names can be read back.
 pub fn check_new_metadata(metadata: &Metadata, schema: &Schema) -> Result<(), Refusal> {
-    if metadata.id.is_empty() {
-        return Err(Refusal::invalid("METADATA_ID", "metaData.id is empty"));
+    if metadata.id.is_empty() || metadata.id.len() > METADATA_ID_MAX_BYTES {
+        let text = format!("metaData.id has {} bytes; it must have 1 to {METADATA_ID_MAX_BYTES}", metadata.id.len());
+        return Err(Refusal::invalid("METADATA_ID", text));
     }
-    for column in &metadata.partition_columns {
+    for (index, column) in metadata.partition_columns.iter().enumerate() {
+        if metadata.partition_columns.iter().take(index).any(|other| other == column) {
+            let text = format!("the partition column `{column}` is named twice");
+            return Err(Refusal::invalid("PARTITION_COLUMN", text).column(column));
+        }
         match schema.column(column) {
             Some(Field { data_type: DataType::Primitive(_), .. }) => {}
             Some(_) => {

@@ -9,7 +9,7 @@ use super::context::Context;
 use super::error::CommitError;
 use super::judge::Admission;
 use super::sanity::row_count;
-use super::verdict::{Exception, Refusal};
+use super::verdict::{Exception, Refusal, clip};
 use crate::delta::AddFile;
 use crate::delta::footer::{FooterError, SchemaProblem, check_footer, read_footer};
 use crate::store::{ObjectError, ObjectKey};
@@ -113,7 +113,7 @@ async fn check_added(
     let check = check_footer(&footer.metadata, &admission.schema, columns, has_change_feed);
     match check.problems.split_first() {
         Some((first, more)) => Err(schema_refusal(&add.path, first, more).into()),
-        None => Ok(check.warnings.into_iter().map(|warning| format!("{}: {warning}", add.path)).collect()),
+        None => Ok(check.warnings.into_iter().map(|warning| clip(&format!("{}: {warning}", add.path))).collect()),
     }
 }
 
@@ -123,9 +123,9 @@ fn schema_refusal(path: &str, problem: &SchemaProblem, more: &[SchemaProblem]) -
             .class(problem.class)
             .file(path)
             .column(&problem.column);
-    refusal.place.expected.clone_from(&problem.expected);
-    refusal.place.found.clone_from(&problem.found);
-    refusal.more = more.iter().map(|problem| format!("{}: {}", problem.class, problem.message)).collect();
+    refusal.place.expected = problem.expected.as_deref().map(clip);
+    refusal.place.found = problem.found.as_deref().map(clip);
+    refusal.more = more.iter().map(|problem| clip(&format!("{}: {}", problem.class, problem.message))).collect();
     refusal
 }
 

@@ -90,7 +90,7 @@ pub fn judge(inputs: Inputs<'_>) -> Judgement {
 fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
     let candidate = inputs.candidate;
     check_read_version(candidate, inputs.latest)?;
-    if let Some(version) = landed(inputs) {
+    if let Some(version) = landed(inputs)? {
         return Ok(Judgement::Landed { version });
     }
     let mut warnings = candidate.warnings.clone();
@@ -140,18 +140,30 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
     })))
 }
 
-/// An earlier attempt of the same content, or of the same transaction, may have landed anywhere since (J8).
-fn landed(inputs: Inputs<'_>) -> Option<Version> {
+/// An earlier attempt of the same content, or of the same transaction, may have landed anywhere since (J8). A transaction
+/// id alone proves nothing: under one id with other actions, the candidate's own rows are nowhere yet.
+fn landed(inputs: Inputs<'_>) -> Result<Option<Version>, Refusal> {
     let candidate = inputs.candidate;
-    inputs
-        .winners
-        .iter()
-        .find(|winner| {
-            let txn_id = winner.actions.commit_info.as_ref().and_then(|info| info.text("txnId"));
-            (candidate.txn_id().is_some() && candidate.txn_id() == txn_id)
-                || (winner.bytes.len() == candidate.bytes.len() && content_hash(&winner.bytes) == candidate.sha256)
-        })
-        .map(|winner| winner.version)
+    for winner in inputs.winners {
+        if winner.bytes.len() == candidate.bytes.len() && content_hash(&winner.bytes) == candidate.sha256 {
+            return Ok(Some(winner.version));
+        }
+        let txn_id = winner.actions.commit_info.as_ref().and_then(|info| info.text("txnId"));
+        if candidate.txn_id().is_none() || candidate.txn_id() != txn_id {
+            continue;
+        }
+        if candidate.actions.same_but_for_info(&winner.actions) {
+            return Ok(Some(winner.version));
+        }
+        return Err(Refusal::new(
+            Exception::ConcurrentTransactionException,
+            "TXN_ID_REUSED",
+            format!("version {} has the same txnId and does something else", winner.version),
+            "give every transaction a txnId of its own",
+        )
+        .won_by(winner.version, winner.actions.operation()));
+    }
+    Ok(None)
 }
 
 fn two_creators(inputs: Inputs<'_>) -> Refusal {
@@ -179,7 +191,17 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema), Refusal> {
     let Some(metadata) = actions.metadata.as_ref().or(old.map(|state| &state.metadata)) else {
         return Err(Refusal::invalid("NO_TABLE", "the commit has no metaData action"));
     };
-    let schema = parse_schema(metadata)?;
+    let schema = match &actions.metadata {
+        // A commit may repeat the schema that the table has, however that is written.
+        Some(new) if old.is_none_or(|state| state.metadata.schema_string != new.schema_string) => {
+            Schema::parse_new(&new.schema_string).map_err(|error| evolution::bad_schema(&error))?
+        }
+        _ => parse_schema(metadata)?,
+    };
+    let protocol = actions.protocol.as_ref().or(old.map(|state| &state.protocol));
+    if let Some(protocol) = protocol.filter(|_| actions.protocol.is_some() || actions.metadata.is_some()) {
+        features::check_features_of(protocol, metadata, &schema).map_err(|error| evolution::unsupported(&error))?;
+    }
     if let Some(new) = &actions.metadata {
         evolution::check_new_metadata(new, &schema)?;
         if let Some(state) = old {

@@ -280,9 +280,9 @@ mod tests {
 
     #[test]
     fn blindness_is_inferred_and_a_contradicted_flag_is_ignored() {
-        let add = r#"{"add":{"path":"a","size":1,"dataChange":true}}"#;
-        let moved = r#"{"add":{"path":"a","size":1,"dataChange":false}}"#;
-        let remove = r#"{"remove":{"path":"b"}}"#;
+        let add = r#"{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true}}"#;
+        let moved = r#"{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":1,"dataChange":false}}"#;
+        let remove = r#"{"remove":{"path":"b","dataChange":true}}"#;
         let info = |inner: &str| format!(r#"{{"commitInfo":{{{inner}}}}}"#);
         let append = info(r#""operation":"WRITE","operationParameters":{"mode":"Append"}"#);
         let flagged = info(r#""isBlindAppend":true"#);

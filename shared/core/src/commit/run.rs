@@ -245,7 +245,7 @@ impl Run<'_> {
             Ok(candidate) => candidate,
             Err(refusal) => return self.refuse(&proposal, refusal.clone(), Status::Rejected).await,
         };
-        if let Some(step) = self.prepare_creation(view, &proposal, candidate).await? {
+        if let Some(step) = self.prepare_creation(view, &proposal, content, candidate).await? {
             return Ok(step);
         }
         let winners = match self.winners(view, candidate).await {
@@ -279,6 +279,7 @@ impl Run<'_> {
         &self,
         view: &View,
         proposal: &Proposal,
+        content: &Content,
         candidate: &Candidate,
     ) -> Result<Option<Step>, CommitError> {
         if view.latest != Version::NONE || view.head.version == Version::NONE {
@@ -286,7 +287,8 @@ impl Run<'_> {
         }
         let new_id = candidate.actions.metadata.as_ref().map(|metadata| &metadata.id);
         if judge::is_creation(candidate) && new_id != view.head.metadata_id.as_ref() {
-            view::open_generation(self.ctx, &view.head, 0).await?;
+            // What was staged before this creation was meant for the table that is gone.
+            view::open_generation(self.ctx, &view.head, content.last_modified_ms).await?;
             return Ok(Some(Step::Again));
         }
         let text = format!("the table's log is empty, but version {} was published", view.head.version);
@@ -482,7 +484,12 @@ impl Run<'_> {
         if !sync::is_due(&proposal) || !matches!(proposal.status, Status::Committed { .. }) {
             return verdict(*proposal);
         }
-        let state = views.get(&proposal.root).and_then(|view| view.state.as_ref());
+        let view = views.get(&proposal.root);
+        if view.is_some_and(|view| view.head.generation != proposal.generation) {
+            let text = "the table was replaced before the catalog took the partitions";
+            return verdict(sync::settle(self.ctx, *proposal, SyncState::Done(text.into())).await?);
+        }
+        let state = view.and_then(|view| view.state.as_ref());
         let Some(metadata) = state.map(|state| state.metadata.clone()) else { return verdict(*proposal) };
         let content = match self.content().await {
             Ok(content) => content,

@@ -87,7 +87,13 @@ pub fn needs_live_files(candidate: &Candidate, paths: Option<&super::path_filter
 /// Removes name live files, adds name new ones, and rearrangements keep the number of rows.
 pub fn check_live_files(candidate: &Candidate, snapshot: &Snapshot) -> Result<(), Refusal> {
     for (remove, key) in candidate.actions.removes.iter().zip(&candidate.remove_keys) {
-        if live(snapshot, key).is_none() {
+        let found = live(snapshot, key);
+        // Readers match removes with adds by their spelling: under another one the file would stay.
+        if let Some(add) = found.filter(|add| add.path != remove.path) {
+            let text = format!("the log names this file `{}`, the remove spells it differently", add.path);
+            return Err(Refusal::invalid("REMOVE_SPELLING", text).file(&remove.path));
+        }
+        if found.is_none() {
             let text = if vectors_of(snapshot, key) {
                 "the file to remove is live with a deletion vector, which the remove does not name"
             } else {

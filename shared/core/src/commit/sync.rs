@@ -84,6 +84,11 @@ pub async fn sync(
             SyncState::Failed(error.to_string())
         }
     };
+    settle(ctx, proposal, state).await
+}
+
+/// Keeps what became of the partitions on the proposal. Answers the proposal as it is stored then.
+pub async fn settle(ctx: Context<'_>, proposal: Proposal, state: SyncState) -> Result<Proposal, CommitError> {
     let next = Proposal { sync: state, updated_ms: ctx.now_ms(), revision: ctx.new_revision(), ..proposal.clone() };
     match ctx.ports().items.put(&proposal.key(), next.encode()?, proposal.unchanged()).await {
         Ok(()) => Ok(next),

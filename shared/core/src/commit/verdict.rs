@@ -186,7 +186,8 @@ impl Refusal {
     }
 }
 
-fn clip(text: &str) -> String {
+/// Bounds a text of a stranger that goes into an item.
+pub(super) fn clip(text: &str) -> String {
     let clipped: String = text.chars().take(TEXT_MAX_CHARS).collect();
     if clipped.len() < text.len() { format!("{clipped}…") } else { clipped }
 }

@@ -151,7 +151,9 @@ async fn read_log(
         }));
     }
     let snapshot = snapshot::load_listed(&*ctx.ports().objects, root, listing, None).await.map_err(snapshot_error)?;
-    if head.metadata_id.as_ref().is_some_and(|id| *id != snapshot.metadata.id) {
+    // A writer may give the id of a table that goes on to another one; then the commit that we know is still there.
+    let goes_on = listing.commit(head.version).is_some_and(|entry| Some(&entry.etag) == head.log_etag.as_ref());
+    if !goes_on && head.metadata_id.as_ref().is_some_and(|id| *id != snapshot.metadata.id) {
         let born_ms = listing.commits().map(|(_, entry)| entry.last_modified_ms).min().unwrap_or(0);
         open_generation(ctx, &head, born_ms).await?;
         return Ok(None);

@@ -36,7 +36,7 @@ pub enum ActionError {
 /// How odd lines are met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
-    /// A proposal: anything odd refuses it.
+    /// A proposal: anything odd refuses it, also what only other readers would stumble over.
     Proposal,
     /// A log as it is: unknown actions are counted, not refused.
     Log,
@@ -228,6 +228,30 @@ impl Actions {
     pub fn operation(&self) -> Option<&str> {
         self.commit_info.as_ref().and_then(|info| info.text("operation"))
     }
+
+    /// Whether two commits do the same to a table, whatever they say of themselves.
+    pub fn same_but_for_info(&self, other: &Actions) -> bool {
+        let Actions {
+            commit_info: _,
+            commit_info_first: _,
+            protocol,
+            metadata,
+            adds,
+            removes,
+            cdc,
+            txns,
+            domains,
+            unknown,
+        } = self;
+        *protocol == other.protocol
+            && *metadata == other.metadata
+            && *adds == other.adds
+            && *removes == other.removes
+            && *cdc == other.cdc
+            && *txns == other.txns
+            && *domains == other.domains
+            && *unknown == other.unknown
+    }
 }
 
 /// Parses a commit file: one action a line, empty lines ignored, unknown members ignored.
@@ -288,6 +312,13 @@ impl Builder {
         self.count += 1;
         if self.count > COMMIT_MAX_ACTIONS && self.strictness == Strictness::Proposal {
             return Err(ActionError::TooMany);
+        }
+        if self.strictness == Strictness::Proposal {
+            super::shape::check(name, &value).map_err(|message| ActionError::Shape {
+                line,
+                action: name.to_owned(),
+                message,
+            })?;
         }
         match name {
             "add" => self.actions.adds.push(shape(line, name, value)?),
@@ -357,7 +388,7 @@ mod tests {
         let text = concat!(
             r#"{"add":{"path":"p=1/a.parquet","partitionValues":{"p":"1","q":null},"size":3,"modificationTime":1,"dataChange":true,"stats":"{\"numRecords\":1}","tags":null,"baseRowId":null}}"#,
             "\r\n\n",
-            r#"{"commitInfo":{"operation":"WRITE","operationParameters":{"mode":"Append","partitionBy":"[]"},"readVersion":"4","isBlindAppend":true}}"#,
+            r#"{"commitInfo":{"operation":"WRITE","operationParameters":{"mode":"Append","partitionBy":"[]"},"readVersion":4,"isBlindAppend":true}}"#,
             "\n"
         );
         let actions = proposal(text).unwrap();
@@ -378,6 +409,7 @@ mod tests {
             (r#"{"txn":{"appId":"a","version":1},"add":null}"#, "NotOneAction"),
             (r#"{"add":{"path":"a","path":"b","size":1}}"#, "Json"),
             (r#"{"add":{"size":1}}"#, "Shape"),
+            (r#"{"add":{"path":"a","partitionValues":{},"size":1,"dataChange":true}}"#, "Shape"),
             (r#"{"add":{"path":"a","size":1.5}}"#, "Shape"),
             (r#"{"add":null}"#, "Shape"),
             (r#"{"commitInfo":[]}"#, "Shape"),

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::actions::{Metadata, Protocol};
-use super::schema::Schema;
+use super::schema::{Primitive, Schema};
 
 /// Features that need nothing of a judge at file level, or whose use shows elsewhere (in properties, fields, actions)
 /// and is refused there.
@@ -35,6 +35,9 @@ pub enum UnsupportedTable {
     Versions { reader: i64, writer: i64 },
     #[error("the table feature `{0}` is not supported")]
     Feature(String),
+    /// Other readers and writers would refuse the table, or not keep the rule.
+    #[error("{place} needs the table feature `{feature}`, which the protocol does not have")]
+    FeatureMissing { feature: &'static str, place: String },
     #[error("`{feature}` is in use ({place}) and cannot be verified yet")]
     InUse { feature: &'static str, place: String },
 }
@@ -74,6 +77,45 @@ pub fn check_protocol(protocol: &Protocol) -> Result<(), UnsupportedTable> {
     match listed.into_iter().find(|feature| !KNOWN_FEATURES.contains(&feature.as_str())) {
         Some(feature) => Err(UnsupportedTable::Feature(feature.clone())),
         None => Ok(()),
+    }
+}
+
+/// Properties that only work with a feature; the feature is needed when the property has the value.
+const PROPERTIES_OF_FEATURES: [(&str, &str, &str); 6] = [
+    ("delta.appendOnly", "true", "appendOnly"),
+    ("delta.checkpointPolicy", "v2", "v2Checkpoint"),
+    ("delta.enableChangeDataFeed", "true", "changeDataFeed"),
+    ("delta.enableDeletionVectors", "true", "deletionVectors"),
+    ("delta.enableInCommitTimestamps", "true", "inCommitTimestamp"),
+    ("delta.enableTypeWidening", "true", "typeWidening"),
+];
+
+/// Whether tables of this protocol have a feature, listed or by an older writer version that implies it.
+fn has(protocol: &Protocol, feature: &str) -> bool {
+    if matches!(feature, "timestampNtz" | "deletionVectors" | "v2Checkpoint" | "typeWidening") {
+        // These bind readers, too.
+        return protocol.reader_features.iter().flatten().any(|found| found == feature);
+    }
+    let implied_from = match feature {
+        "appendOnly" => 2,
+        "changeDataFeed" => 4,
+        _ => i64::MAX,
+    };
+    lists(protocol, feature) || (implied_from..7).contains(&protocol.min_writer_version)
+}
+
+/// Refuses new metadata or a new protocol where one needs what the other does not have.
+pub fn check_features_of(protocol: &Protocol, metadata: &Metadata, schema: &Schema) -> Result<(), UnsupportedTable> {
+    let missing = |feature, place: String| Err(UnsupportedTable::FeatureMissing { feature, place });
+    for (name, value, feature) in PROPERTIES_OF_FEATURES {
+        let is_set = metadata.property(name).is_some_and(|found| found.eq_ignore_ascii_case(value));
+        if is_set && !has(protocol, feature) {
+            return missing(feature, format!("the property {name} = {value}"));
+        }
+    }
+    match schema.leaf_of(&Primitive::TimestampNtz) {
+        Some(path) if !has(protocol, "timestampNtz") => missing("timestampNtz", format!("the column {path}")),
+        _ => Ok(()),
     }
 }
 
@@ -159,6 +201,39 @@ mod tests {
                 UnsupportedTable::InUse { feature: found, .. } => assert_eq!(found, feature),
                 other => panic!("{other}"),
             }
+        }
+    }
+
+    #[test]
+    fn properties_and_types_need_their_features() {
+        let schema = |kind: &str| {
+            let inner = format!(r#"{{"type":"array","elementType":"{kind}","containsNull":true}}"#);
+            Schema::parse(&format!(r#"{{"type":"struct","fields":[{{"name":"a","type":{inner}}}]}}"#)).unwrap()
+        };
+        let with = |name: &str, value: &str| Metadata {
+            configuration: [(name.to_owned(), Some(value.to_owned()))].into(),
+            ..Metadata::default()
+        };
+        let both = |features: &[&str]| {
+            let listed = protocol(3, 7, features);
+            Protocol { reader_features: listed.writer_features.clone(), ..listed }
+        };
+        for (protocol, metadata, kind, fits) in [
+            (protocol(1, 2, &[]), Metadata::default(), "long", true),
+            (protocol(1, 2, &[]), Metadata::default(), "timestamp_ntz", false),
+            (protocol(1, 7, &["timestampNtz"]), Metadata::default(), "timestamp_ntz", false),
+            (both(&["timestampNtz"]), Metadata::default(), "timestamp_ntz", true),
+            (protocol(1, 2, &[]), with("delta.appendOnly", "true"), "long", true),
+            (protocol(1, 7, &[]), with("delta.appendOnly", "true"), "long", false),
+            (protocol(1, 7, &[]), with("delta.appendOnly", "false"), "long", true),
+            (protocol(1, 2, &[]), with("delta.enableChangeDataFeed", "true"), "long", false),
+            (protocol(1, 4, &[]), with("delta.enableChangeDataFeed", "true"), "long", true),
+            (protocol(1, 2, &[]), with("delta.enableDeletionVectors", "true"), "long", false),
+            (both(&["deletionVectors"]), with("delta.enableDeletionVectors", "true"), "long", true),
+            (protocol(1, 7, &["inCommitTimestamp"]), with("delta.enableInCommitTimestamps", "true"), "long", true),
+        ] {
+            let found = check_features_of(&protocol, &metadata, &schema(kind));
+            assert_eq!(found.is_ok(), fits, "{protocol:?} {metadata:?} {kind}: {found:?}");
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod json;
 pub mod log;
 pub mod path;
 pub mod schema;
+mod shape;
 pub mod snapshot;
 #[cfg(test)]
 pub(crate) mod testkit;

@@ -22,6 +22,12 @@ pub enum PathError {
     Outside { path: String, root: String },
     #[error("`{0}` lies in the log, where no data file belongs")]
     InLog(String),
+    #[error("`{0}` is absolute; name the file relative to the table's root")]
+    Absolute(String),
+    #[error("`{path}` holds {letter:?}, which readers take differently: percent-encode it")]
+    Unencoded { path: String, letter: char },
+    #[error("`{0}` names an object with a control character, which not all readers can open")]
+    Control(String),
 }
 
 /// Whether absolute paths outside the table may appear.
@@ -55,6 +61,29 @@ pub fn resolve(root: &Location, path: &str, reach: Reach) -> Result<ObjectKey, P
         }
     }
     Ok(at)
+}
+
+/// Whether every reader finds the same object under a new path: relative, and spelled as a URI. What stands raw in it and
+/// should not be (`?`, `#`, blanks, a `%` that escapes nothing) is cut off, encoded once more, or refused, by different
+/// readers.
+pub fn check_spelling(path: &str) -> Result<(), PathError> {
+    if has_scheme(path) {
+        return Err(PathError::Absolute(path.to_owned()));
+    }
+    let mut rest = path.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' && !(0..2).all(|_| rest.next().is_some_and(|digit| digit.is_ascii_hexdigit())) {
+            return Err(PathError::Unencoded { path: path.to_owned(), letter: '%' });
+        }
+    }
+    let raw = |letter: &char| letter.is_control() || letter.is_whitespace() || "\"<>\\^`{|}[]?#".contains(*letter);
+    if let Some(letter) = path.chars().find(raw) {
+        return Err(PathError::Unencoded { path: path.to_owned(), letter });
+    }
+    if decode(path)?.chars().any(char::is_control) {
+        return Err(PathError::Control(path.to_owned()));
+    }
+    Ok(())
 }
 
 fn decode(path: &str) -> Result<String, PathError> {
@@ -118,6 +147,32 @@ mod tests {
             assert!(format!("{error:?}").starts_with(expected), "{path}: {error:?}");
         }
         assert!(resolve(&root, "s3://other/x/y", Reach::Anywhere).is_ok());
+    }
+
+    #[test]
+    fn new_paths_have_one_meaning() {
+        for path in ["a.parquet", "p=a%2520b/ü.parquet", "t=10:00/x", "p=__HIVE_DEFAULT_PARTITION__/a+b=c~1@2!$&'(),;*"]
+        {
+            assert_eq!(check_spelling(path), Ok(()), "{path}");
+        }
+        for (path, expected) in [
+            ("s3://b/wh/t/x", "Absolute"),
+            ("a b", "Unencoded"),
+            (" a", "Unencoded"),
+            ("a?b", "Unencoded"),
+            ("a#b", "Unencoded"),
+            ("a\\b", "Unencoded"),
+            ("a%zz", "Unencoded"),
+            ("a%2", "Unencoded"),
+            ("a%", "Unencoded"),
+            ("a\tb", "Unencoded"),
+            ("a%09b", "Control"),
+            ("a%7Fb", "Control"),
+            ("a%ff", "NotUtf8"),
+        ] {
+            let error = check_spelling(path).unwrap_err();
+            assert!(format!("{error:?}").starts_with(expected), "{path}: {error:?}");
+        }
     }
 
     proptest::proptest! {

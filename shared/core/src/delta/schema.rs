@@ -77,6 +77,21 @@ impl Schema {
         self.fields.iter().find(|field| field.name == name)
     }
 
+    /// Reads a schema that a commit brings: whatever readers need is there, although logs are read without it.
+    pub fn parse_new(text: &str) -> Result<Schema, SchemaError> {
+        check_new(&parse_strict(text)?, "")?;
+        let schema = Schema::parse(text)?;
+        if schema.fields.is_empty() {
+            return Err(SchemaError::Shape { path: "the table".to_owned(), message: "has no columns" });
+        }
+        Ok(schema)
+    }
+
+    /// Path of a column that has this type, or holds it.
+    pub fn leaf_of(&self, kind: &Primitive) -> Option<String> {
+        self.walk().into_iter().find(|(_, field)| holds(&field.data_type, kind)).map(|(path, _)| path)
+    }
+
     /// All fields at any depth, with their dotted paths.
     pub fn walk(&self) -> Vec<(String, &Field)> {
         let mut found = Vec::new();
@@ -85,6 +100,48 @@ impl Schema {
         }
         found
     }
+}
+
+fn holds(data_type: &DataType, kind: &Primitive) -> bool {
+    match data_type {
+        DataType::Primitive(found) => found == kind,
+        DataType::Struct(fields) => fields.iter().any(|field| holds(&field.data_type, kind)),
+        DataType::Array { element, .. } => holds(element, kind),
+        DataType::Map { key, value, .. } => holds(key, kind) || holds(value, kind),
+    }
+}
+
+/// Members that the protocol demands of every field and type, and that [`Schema::parse`] has defaults for.
+fn check_new(data_type: &Value, path: &str) -> Result<(), SchemaError> {
+    let shape = |message| Err(SchemaError::Shape { path: path.to_owned(), message });
+    let is_flag = |name: &str| data_type.get(name).is_some_and(Value::is_boolean);
+    match data_type.get("type").and_then(Value::as_str) {
+        Some("array") if !is_flag("containsNull") => return shape("lacks containsNull (true or false)"),
+        Some("map") if !is_flag("valueContainsNull") => return shape("lacks valueContainsNull (true or false)"),
+        _ if data_type.as_str() == Some("decimal") => return shape("is a decimal without precision and scale"),
+        _ => {}
+    }
+    for (part, step) in [("elementType", "element"), ("keyType", "key"), ("valueType", "value")] {
+        if let Some(inner) = data_type.get(part) {
+            check_new(inner, &join(path, step))?;
+        }
+    }
+    for field in data_type.get("fields").and_then(Value::as_array).into_iter().flatten() {
+        let name = field.get("name").and_then(Value::as_str).unwrap_or_default();
+        let inner = join(path, name);
+        let shape = |message| Err(SchemaError::Shape { path: inner.clone(), message });
+        if name.is_empty() {
+            return shape("has a field with an empty name");
+        }
+        if !field.get("nullable").is_some_and(Value::is_boolean) {
+            return shape("lacks nullable (true or false)");
+        }
+        if !field.get("metadata").is_some_and(Value::is_object) {
+            return shape("lacks metadata (an object)");
+        }
+        check_new(field.get("type").unwrap_or(&Value::Null), &inner)?;
+    }
+    Ok(())
 }
 
 fn walk_field<'a>(above: &str, field: &'a Field, found: &mut Vec<(String, &'a Field)>) {
@@ -271,6 +328,29 @@ mod tests {
         ] {
             let error = Schema::parse(&text).unwrap_err();
             assert!(format!("{error:?}").starts_with(expected), "{text}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn new_schemas_hold_what_readers_need() {
+        let field = |kind: &str| format!(r#"{{"name":"a","type":{kind},"nullable":true,"metadata":{{}}}}"#);
+        let one = |field: &str| format!(r#"{{"type":"struct","fields":[{field}]}}"#);
+        let good = one(&field(
+            r#"{"type":"map","keyType":"string","valueType":{"type":"array","elementType":"decimal(5, 2)","containsNull":true},"valueContainsNull":true}"#,
+        ));
+        assert!(Schema::parse_new(&good).is_ok());
+        for bad in [
+            one(""),
+            one(&field("\"decimal\"")),
+            one(&field(r#"{"type":"array","elementType":"long"}"#)),
+            one(&field(r#"{"type":"map","keyType":"long","valueType":"long"}"#)),
+            one(&field(&one(r#"{"name":"b","type":"long"}"#))),
+            one(&field("\"long\"").replace("\"a\"", "\"\"")),
+            one(&field("\"long\"").replace("true", "\"yes\"")),
+            one(&field("\"long\"").replace("{}", "[]")),
+        ] {
+            assert!(matches!(Schema::parse_new(&bad), Err(SchemaError::Shape { .. })), "{bad}");
+            assert!(Schema::parse(&bad).is_ok(), "logs are read as they are: {bad}");
         }
     }
 }

@@ -144,6 +144,7 @@ struct Raw {
     encryption_keys: Option<Vec<Value>>,
     partition_spec: Option<Vec<RawField>>,
     partition_specs: Option<Vec<RawSpec>>,
+    view_uuid: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -185,6 +186,9 @@ struct RawField {
 
 impl Raw {
     fn check_readable(&self, at: &ObjectKey) -> Result<(), IcebergError> {
+        if self.view_uuid.is_some() {
+            return Err(IcebergError::unreadable(WHAT, at, "it describes a view"));
+        }
         let encrypted = |what| Err(IcebergError::Encrypted { at: at.clone(), what });
         if self.encryption_keys.as_ref().is_some_and(|keys| !keys.is_empty()) {
             return encrypted("encryption-keys");
@@ -310,7 +314,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_completely_is_refused() {
-        let cases: [(&str, Change); 12] = [
+        let cases: [(&str, Change); 13] = [
             ("UnknownVersion", |m| m["format-version"] = json!(3)),
             ("UnknownVersion", |m| m["format-version"] = json!("2")),
             ("Unreadable", |m| m["format-version"] = Value::Null),
@@ -323,6 +327,7 @@ mod tests {
             ("Unreadable", |m| m["current-snapshot-id"] = json!(9)),
             ("Unreadable", |m| m["refs"]["tag"] = json!({"snapshot-id": 9, "type": "tag"})),
             ("Unreadable", |m| m["location"] = Value::Null),
+            ("Unreadable", |m| m["view-uuid"] = json!("v")),
         ];
         for (expected, change) in cases {
             let mut metadata = valid();

@@ -3,10 +3,12 @@ use std::collections::HashSet;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{IcebergError, ManifestRef, Manifests, TableMetadata, read_manifest, read_manifest_list};
-use crate::store::{GetOptions, ObjectError, ObjectKey, ReadObjects};
+use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey, ReadObjects};
 
 /// Manifests and lists read at the same time. A manifest has about 8 MB, so this bounds memory as well.
 pub const MANIFEST_CONCURRENCY: usize = 8;
+/// Largest metadata file, list or manifest that is read into memory.
+pub const FILE_MAX_BYTES: u64 = 128 * 1024 * 1024;
 
 /// Walks metadata to every file it names. What was walked is remembered: manifests never change, and snapshots share
 /// most of them.
@@ -16,9 +18,17 @@ pub struct Reachable {
 }
 
 async fn fetch(objects: &dyn ReadObjects, what: &'static str, at: &ObjectKey) -> Result<bytes::Bytes, IcebergError> {
-    match objects.get(at, &GetOptions::default()).await {
+    // The range keeps a giant out of memory.
+    let range = Some(ByteRange::From { start: 0, length: FILE_MAX_BYTES });
+    match objects.get(at, &GetOptions { range, if_match: None }).await {
+        Ok(object) if object.meta.size_bytes > FILE_MAX_BYTES => {
+            let message = format!("it has {} bytes; at most {FILE_MAX_BYTES} are read", object.meta.size_bytes);
+            Err(IcebergError::unreadable(what, at, message))
+        }
         Ok(object) => Ok(object.bytes),
         Err(ObjectError::NotFound(_)) => Err(IcebergError::Missing { what, at: at.clone() }),
+        // An empty object has no first byte.
+        Err(ObjectError::InvalidRange(_)) => Err(IcebergError::unreadable(what, at, "it is empty")),
         Err(ObjectError::Store(error)) => Err(error.into()),
         Err(other) => Err(IcebergError::unreadable(what, at, other)),
     }

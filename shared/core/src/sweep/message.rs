@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::SweepError;
+use super::items::is_run_id;
 
 /// What a run may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,9 +65,14 @@ impl SweepRequest {
         if json.get("schema_version").and_then(Value::as_u64) != Some(LAYOUT) {
             return Err(SweepError::Message(format!("its schema_version is not {LAYOUT}")));
         }
+        let run_id = must("run_id")?;
+        if !is_run_id(&run_id) {
+            let message = "its run_id is not 1 to 128 letters, digits, `-`, `_` and `.`".to_owned();
+            return Err(SweepError::Message(message));
+        }
         let mode = must("mode")?;
         Ok(Self {
-            run_id: must("run_id")?,
+            run_id,
             table_id: text("table_id").map(str::to_owned),
             database: must("database")?.to_lowercase(),
             table: must("table")?.to_lowercase(),
@@ -90,7 +96,10 @@ mod tests {
             mode: Mode::DryRun,
         };
         assert_eq!(SweepRequest::decode(&request.encode()).unwrap(), request);
-        for bad in ["", "{}", r#"{"schema_version":1}"#, &request.encode().replace("dry_run", "rm -rf")] {
+        let odd_ids = ["a/b", "a\\u0000b", "é", &"x".repeat(129)]
+            .map(|id| request.encode().replace("\"r\"", &format!("\"{id}\"")));
+        let others = ["", "{}", r#"{"schema_version":1}"#, &request.encode().replace("dry_run", "rm -rf")];
+        for bad in others.into_iter().chain(odd_ids.iter().map(String::as_str)) {
             assert!(matches!(SweepRequest::decode(bad), Err(SweepError::Message(_))), "{bad}");
         }
     }

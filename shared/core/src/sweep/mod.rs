@@ -7,9 +7,10 @@
 //!      -> per batch: lease, fence, neighbours, HEAD, pointer again, judge again, delete if-match -> report -> record
 //! ```
 //!
-//! What is not built yet, and is therefore either kept or refused: two sightings (a scheduled run deletes at the first
-//! sighting now), slices (a run judges its whole scope within one function call or starts again), quarantine, writers'
-//! leases, references into the scope from tables whose location lies elsewhere.
+//! Not built yet: slices (a run judges its whole scope within one function call or starts again, and gives up by name),
+//! writers' leases. What therefore protects less than it will: two sightings (a scheduled run deletes at the first
+//! sighting now), quarantine (what is deleted is gone), and references into the scope from tables whose location lies
+//! elsewhere, which are not asked at all.
 
 mod catalog;
 pub mod directory;

@@ -261,7 +261,8 @@ async fn describe(app: &App, item: &OptimizerItem) -> Result<Value, GlueExceptio
     optimizer.insert("type".to_owned(), ORPHAN_FILE_DELETION.into());
     optimizer.insert("configuration".to_owned(), Value::Object(configuration));
     let (runs, _) = runs_page(app, item, LAST_RUN_LOOK, None).await?;
-    if let Some(last) = runs.iter().find(|run| run.mode != Mode::DryRun) {
+    // Ids of runs that were asked for by hand need not sort by time.
+    if let Some(last) = runs.iter().filter(|run| run.mode != Mode::DryRun).max_by_key(|run| run.created_ms) {
         optimizer.insert("lastRun".to_owned(), run_shape(last));
     }
     optimizer.insert("configurationSource".to_owned(), "table".into());

@@ -33,8 +33,12 @@ pub struct PlanReport {
 }
 
 /// Starts a run for every table that is due, and sends the messages that were left over.
+///
+/// # Errors
+/// A store that does not answer; or, after all others have been planned, an optimizer that cannot be read.
 pub async fn plan_due(app: &App, deadline: Deadline) -> Result<PlanReport, SweepError> {
     let mut report = PlanReport::default();
+    let mut unreadable = None;
     for shard in 0..OPTIMIZER_SHARDS {
         let mut query = Query::new(Table::Catalog, OptimizerItem::partition(shard), SortRange::All);
         loop {
@@ -44,7 +48,11 @@ pub async fn plan_due(app: &App, deadline: Deadline) -> Result<PlanReport, Sweep
                     report.is_partial = true;
                     return Ok(report);
                 }
-                plan_one(app, OptimizerItem::decode(item)?, &mut report).await?;
+                // One item that cannot be read must not keep the others from being swept.
+                match OptimizerItem::decode(item) {
+                    Ok(optimizer) => plan_one(app, optimizer, &mut report).await?,
+                    Err(error) => unreadable = Some(error),
+                }
             }
             query.start_after = page.next;
             if query.start_after.is_none() {
@@ -52,7 +60,10 @@ pub async fn plan_due(app: &App, deadline: Deadline) -> Result<PlanReport, Sweep
             }
         }
     }
-    Ok(report)
+    match unreadable {
+        None => Ok(report),
+        Some(error) => Err(error.into()),
+    }
 }
 
 async fn plan_one(app: &App, optimizer: OptimizerItem, report: &mut PlanReport) -> Result<(), SweepError> {

@@ -6,11 +6,13 @@ use serde_json::{Value, json};
 use super::guards::Reason;
 use super::items::RunRecord;
 use crate::location::Location;
-use crate::store::{Listed, ObjectKey, Objects, PutOptions};
-use crate::sweep::SweepError;
+use crate::store::{Listed, ObjectError, ObjectKey, Objects, PutCondition, PutOptions};
+use crate::sweep::{Interruption, SweepError};
 
 /// A part is written when it has at least this many bytes.
 const PART_BYTES: usize = 512 * 1024;
+/// Parts of other workers that are passed over until a free number is found.
+const PARTS_PASSED_MAX: usize = 100;
 
 /// The two kinds of parts: what was decided on each object, and what became of the orphans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +21,14 @@ pub enum Kind {
     Outcomes,
 }
 
-/// Where a part lies: `<reports>/<table id>/<run id>/<attempt>-<kind>-<part>.jsonl`.
+/// Where a part lies: `<reports>/<table id>/<run id>/<attempt>-judged-<part>.jsonl`, or `outcomes-<part>.jsonl`: each
+/// attempt judges everything anew, while outcomes come together over all attempts.
 pub fn part_key(reports: &Location, record: &RunRecord, kind: Kind, part: i64) -> ObjectKey {
-    let kind = match kind {
-        Kind::Judged => "judged",
-        Kind::Outcomes => "outcomes",
+    let name = match kind {
+        Kind::Judged => format!("{:03}-judged-{part:05}", record.report.attempt),
+        Kind::Outcomes => format!("outcomes-{part:05}"),
     };
-    reports
-        .object(&format!("{}/{}/{:03}-{kind}-{part:05}.jsonl", record.table_id, record.run_id, record.report.attempt))
+    reports.object(&format!("{}/{}/{name}.jsonl", record.table_id, record.run_id))
 }
 
 /// The line on a listed object.
@@ -82,17 +84,26 @@ impl ReportWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let part = match self.kind {
-            Kind::Judged => record.report.judged,
-            Kind::Outcomes => record.report.outcomes,
+        let bytes = Bytes::from(std::mem::take(&mut self.buffer));
+        let options = PutOptions {
+            content_type: Some("application/x-ndjson".to_owned()),
+            condition: PutCondition::Absent,
+            ..PutOptions::default()
         };
-        let at = part_key(reports, record, self.kind, part);
-        let options = PutOptions { content_type: Some("application/x-ndjson".to_owned()), ..PutOptions::default() };
-        objects.put(&at, Bytes::from(std::mem::take(&mut self.buffer)), &options).await?;
-        match self.kind {
-            Kind::Judged => record.report.judged = part.saturating_add(1),
-            Kind::Outcomes => record.report.outcomes = part.saturating_add(1),
+        for _ in 0..PARTS_PASSED_MAX {
+            let part = match self.kind {
+                Kind::Judged => &mut record.report.judged,
+                Kind::Outcomes => &mut record.report.outcomes,
+            };
+            let number = *part;
+            *part = number.saturating_add(1);
+            match objects.put(&part_key(reports, record, self.kind, number), bytes.clone(), &options).await {
+                Ok(_) => return Ok(()),
+                // Written by a worker that died, or lost its lease, before it could record it: its lines count as well.
+                Err(ObjectError::PreconditionFailed(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        Ok(())
+        Err(Interruption::Contended("the report").into())
     }
 }

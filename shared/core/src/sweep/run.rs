@@ -3,7 +3,7 @@
 mod attempt;
 mod delete;
 
-use super::items::{Lease, RunRecord, RunState};
+use super::items::{Lease, ReportParts, RunRecord, RunState};
 use super::{Interruption, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory};
 use crate::ports::{App, Deadline};
 
@@ -61,7 +61,8 @@ pub async fn sweep(
     record.epoch = lease.epoch;
     record.started_ms = record.started_ms.or(Some(now_ms));
     record.reason = None;
-    record.report = super::items::ReportParts { attempt: record.attempts, ..Default::default() };
+    // Objects are judged anew; what became of those that earlier attempts deleted stays in the report.
+    record.report = ReportParts { attempt: record.attempts, judged: 0, outcomes: record.report.outcomes };
     let mut attempt = Attempt::new(app, directory, deadline, record, lease, now_ms);
     let result = match attempt.save_record().await {
         Ok(()) => attempt.work(entry).await,

@@ -1,13 +1,13 @@
-//! First look at a scope: signs of tables that the catalog does not know, and metadata files. No decision falls here,
-//! since the end of a listing may protect what came at its beginning.
+//! First look at a table's whole location, also when only a folder of it is swept: signs of tables that the catalog does
+//! not know, and metadata files. No decision falls here, since the end of a listing may protect what came at its
+//! beginning, and what lies above or beside the scope what is in it.
 
 use std::collections::BTreeSet;
 
 use crate::iceberg::is_metadata_name;
 use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::location::Location;
-use crate::store::{ListRequest, Listed, ObjectKey, ReadObjects};
-use crate::sweep::SweepError;
+use crate::store::{ListRequest, Listed, ObjectKey};
 
 /// Folders whose presence below a prefix makes that prefix the root of a table.
 const ROOT_SIGNS: [(&str, Sign); 2] = [("_delta_log", Sign::DeltaLog), (".hoodie", Sign::Hoodie)];
@@ -28,7 +28,7 @@ pub struct MetadataFile {
     pub last_modified_ms: i64,
 }
 
-/// What was seen on the way through a scope.
+/// What was seen on the way through a table's location.
 #[derive(Debug, Default)]
 pub struct Survey {
     /// Roots (of log folders) or metadata folders, without trailing slash.
@@ -36,38 +36,22 @@ pub struct Survey {
     pub metadata_files: Vec<MetadataFile>,
 }
 
-/// A request for the pages below `scope`.
-pub fn list_request(scope: &Location) -> ListRequest {
+/// A request for the pages below `folder`.
+pub fn list_request(folder: &Location) -> ListRequest {
     ListRequest {
-        bucket: scope.bucket.clone(),
-        prefix: scope.key_prefix(),
+        bucket: folder.bucket.clone(),
+        prefix: folder.key_prefix(),
         start_after: None,
         max_keys: LIST_PAGE_MAX_KEYS,
     }
 }
 
 impl Survey {
-    /// Lists everything below `scope` once.
-    pub async fn take(objects: &dyn ReadObjects, scope: &Location) -> Result<Self, SweepError> {
-        let mut survey = Survey::default();
-        let mut request = list_request(scope);
-        loop {
-            let page = objects.list(&request).await?;
-            for object in &page.objects {
-                survey.note(scope, object);
-            }
-            request.start_after = page.objects.last().map(|object| object.key.clone());
-            if !page.truncated || request.start_after.is_none() {
-                return Ok(survey);
-            }
-        }
-    }
-
-    pub fn note(&mut self, scope: &Location, object: &Listed) {
+    pub fn note(&mut self, bucket: &str, object: &Listed) {
         self.note_signs(object);
         if object.key.rsplit('/').next().is_some_and(is_metadata_name) {
             self.metadata_files.push(MetadataFile {
-                at: ObjectKey::new(scope.bucket.clone(), object.key.clone()),
+                at: ObjectKey::new(bucket, object.key.clone()),
                 last_modified_ms: object.last_modified_ms,
             });
         }
@@ -158,7 +142,7 @@ mod tests {
         let mut survey = Survey::default();
         for key in keys {
             let listed = Listed { key: (*key).to_owned(), etag: ETag("e".into()), size_bytes: 1, last_modified_ms: 1 };
-            survey.note(&Location::new("b", "t"), &listed);
+            survey.note("b", &listed);
         }
         survey
     }

@@ -3,3 +3,4 @@ mod kit;
 mod conflicts;
 mod crashes;
 mod flow;
+mod hostile;

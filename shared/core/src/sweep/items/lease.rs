@@ -20,8 +20,12 @@ pub struct Lease {
 }
 
 impl Lease {
+    pub fn partition(table_id: &str) -> String {
+        format!("sweep#{table_id}")
+    }
+
     fn key(table_id: &str) -> Key {
-        Key::new(Table::Catalog, format!("sweep#{table_id}"), "lease")
+        Key::new(Table::Catalog, Self::partition(table_id), "lease")
     }
 
     fn encode(&self) -> Item {

@@ -7,3 +7,8 @@ mod run;
 pub use lease::{LEASE_MARGIN_MS, LEASE_MS, Lease};
 pub use optimizer::{OPTIMIZER_SHARDS, OptimizerConfig, OptimizerItem, PendingRun};
 pub use run::{ReportParts, RunRecord, RunState, Tally, Totals, is_run_id, new_run_id};
+
+/// Partition keys of what hangs on a table, its optimizer aside.
+pub fn places_of(table_id: &str) -> [String; 2] {
+    [RunRecord::partition(table_id), Lease::partition(table_id)]
+}

@@ -63,7 +63,7 @@ pub struct Totals {
     pub spared: BTreeMap<String, Tally>,
 }
 
-/// Where the report's parts are.
+/// Where the report's parts are: those of the last attempt's judgements, and those of all attempts' outcomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportParts {
     pub attempt: i64,

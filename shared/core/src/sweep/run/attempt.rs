@@ -140,8 +140,7 @@ impl<'a> Attempt<'a> {
         for other in &neighbours.sharing {
             sources.push(self.source_of_neighbour(&entry, other, asked_ms)?);
         }
-        let survey = Survey::take(self.app.ports.objects.as_ref(), &scope).await?;
-        self.keep_lease().await?;
+        let survey = self.survey(&table).await?;
         let mut references = References::default();
         for source in &mut sources {
             source.load(&mut references).await?;
@@ -150,7 +149,8 @@ impl<'a> Attempt<'a> {
         protected.push(self.app.settings.reports.clone());
         let mut known = Knowledge {
             names: first(&sources)?.names(),
-            retention_ms: first(&sources)?.retention_ms().max(asked_ms),
+            // Tables that share the place may write here as well: the longest of their retentions.
+            retention_ms: sources.iter().map(|source| source.retention_ms()).fold(asked_ms, i64::max),
             foreign: ForeignRoots::default(),
             proved_stale: HashSet::new(),
             started_ms: self.started_ms,
@@ -165,6 +165,23 @@ impl<'a> Attempt<'a> {
         };
         known.examine().await?;
         Ok(known)
+    }
+
+    /// Lists everything below the table's location once.
+    async fn survey(&mut self, table: &Location) -> Result<Survey, SweepError> {
+        let mut survey = Survey::default();
+        let mut request = list_request(table);
+        loop {
+            self.check_time()?;
+            self.keep_lease().await?;
+            let page = self.app.ports.objects.list(&request).await?;
+            page.objects.iter().for_each(|object| survey.note(&table.bucket, object));
+            request.start_after = page.objects.last().map(|object| object.key.clone());
+            if !page.truncated || request.start_after.is_none() {
+                self.keep_lease().await?;
+                return Ok(survey);
+            }
+        }
     }
 
     fn source_context(&self, retention_ms: i64) -> SourceContext<'_> {

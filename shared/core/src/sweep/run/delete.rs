@@ -57,9 +57,10 @@ impl<'a> Attempt<'a> {
                 result = result.and(cleared);
             }
             result?;
-            self.save_record().await?;
+            // Lines and counts are stored together, so that they agree whenever this worker ends.
             let objects = self.app.ports.objects.as_ref();
-            writer.flush_if_full(objects, &self.app.settings.reports, &mut self.record).await?;
+            writer.flush(objects, &self.app.settings.reports, &mut self.record).await?;
+            self.save_record().await?;
         }
         Ok(())
     }

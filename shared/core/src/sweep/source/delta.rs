@@ -8,6 +8,7 @@ use crate::commit::head::{self, Fence, HeadError};
 use crate::commit::proposals::{self, NamedFiles};
 use crate::delta::features::{check_protocol, has_deletion_vectors_on, is_catalog_managed};
 use crate::delta::log::{LogListing, list_log};
+use crate::delta::path::{Reach, resolve};
 use crate::delta::snapshot::{load_listed, read_commits};
 use crate::delta::{Actions, DeletionVector, Metadata, Protocol, Snapshot, SnapshotError, Version};
 use crate::location::{Location, split_uri};
@@ -23,6 +24,8 @@ const DEFAULT_RETENTION_MS: i64 = 7 * 86_400_000;
 const RETENTION: &str = "delta.deletedFileRetentionDuration";
 /// Tries at the head's item, which commits write as well.
 const FENCE_TRIES: u32 = 5;
+/// Commits held in memory when change files are looked for.
+const COMMITS_AT_ONCE: usize = 64;
 
 /// References of a Delta table: live files, tombstones within the retention, and what undecided commits name.
 pub struct DeltaSource<'a> {
@@ -186,6 +189,39 @@ impl<'a> DeltaSource<'a> {
         references.seal();
     }
 
+    /// Files of the change feed are in no snapshot. Those of commits within the retention stay, also where a commit was
+    /// decided long after its files had been written.
+    async fn add_change_files(
+        &self,
+        listing: &LogListing,
+        snapshot: &Snapshot,
+        retention_ms: i64,
+        references: &mut References,
+    ) -> Result<(), SweepError> {
+        if !snapshot.metadata.is_on("delta.enableChangeDataFeed") {
+            return Ok(());
+        }
+        let cut_off_ms = self.now_ms.saturating_sub(retention_ms.max(self.asked_retention_ms));
+        let recent = listing.commits().filter(|(_, entry)| entry.last_modified_ms >= cut_off_ms);
+        let recent: Vec<Version> = recent.map(|(version, _)| version).collect();
+        for versions in recent.chunks(COMMITS_AT_ONCE) {
+            for commit in read_commits(self.ports.objects.as_ref(), &self.root, versions.to_vec()).await? {
+                self.add_cdc(commit.version, &commit.actions, references)?;
+            }
+        }
+        references.seal();
+        Ok(())
+    }
+
+    fn add_cdc(&self, version: Version, actions: &Actions, references: &mut References) -> Result<(), SweepError> {
+        for cdc in &actions.cdc {
+            let at = resolve(&self.root, &cdc.path, Reach::Anywhere);
+            let at = at.map_err(|error| SnapshotError::Path { version, error })?;
+            add_path(&self.root, &at, &cdc.path, references);
+        }
+        Ok(())
+    }
+
     /// Adds the commits after the known version.
     async fn add_new_commits(&mut self, references: &mut References) -> Result<(), SweepError> {
         let Some(state) = &self.state else { return Err(Interruption::Changed("the table's log").into()) };
@@ -233,7 +269,7 @@ impl<'a> DeltaSource<'a> {
             let key = crate::delta::snapshot::key_of_remove(&self.root, remove).map_err(path)?;
             add_path(&self.root, &key.at, &remove.path, references);
         }
-        Ok(())
+        self.add_cdc(version, actions, references)
     }
 }
 
@@ -284,6 +320,7 @@ impl ReferenceSource for DeltaSource<'_> {
         let snapshot = load_listed(self.ports.objects.as_ref(), &self.root, &listing, None).await?;
         let retention_ms = self.check_snapshot(&snapshot)?;
         self.add_snapshot(&snapshot, retention_ms, references);
+        self.add_change_files(&listing, &snapshot, retention_ms, references).await?;
         let etag = listing.commit(snapshot.version).map(|entry| entry.etag.clone()).ok_or_else(|| {
             let detail = format!("commit {} is missing from the log of {}", snapshot.version, self.entry);
             Refusal::new(RefusalReason::MetadataIncomplete, detail)

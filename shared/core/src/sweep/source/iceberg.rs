@@ -16,6 +16,8 @@ use crate::sweep::{Refusal, RefusalReason, SweepError, TableDirectory, TableEntr
 const STRAYS_MAX: usize = 1000;
 /// Times that a load starts again because the pointer moved under it.
 const LOADS_MAX: usize = 4;
+/// How far apart the clocks of two writers may be: Iceberg lets a commit be dated this much before the one it follows.
+const CLOCK_SKEW_MS: i64 = 60_000;
 /// Properties that say where data lies; the later ones are deprecated names.
 const DATA_PATHS: [&str; 3] = ["write.data.path", "write.object-storage.path", "write.folder-storage.path"];
 
@@ -127,8 +129,9 @@ impl<'a> IcebergSource<'a> {
             );
             return Err(Refusal::new(RefusalReason::ForeignTableUuid, detail).into());
         }
-        let is_newer = (metadata.last_updated_ms, metadata.last_sequence_number)
-            > (current.last_updated_ms, current.last_sequence_number);
+        // Clocks of writers differ, sequence numbers stand still in format 1: either may show what comes later.
+        let is_newer = metadata.last_updated_ms > current.last_updated_ms
+            || metadata.last_sequence_number > current.last_sequence_number;
         if !is_newer {
             return Ok(true);
         }
@@ -162,7 +165,8 @@ fn check_successor(before: &TableMetadata, after: &TableMetadata, pointer: &Obje
         let detail = format!("{pointer} is the state of another table than before");
         return Err(Refusal::new(RefusalReason::ForeignTableUuid, detail));
     }
-    if after.last_updated_ms < before.last_updated_ms || after.last_sequence_number < before.last_sequence_number {
+    let is_dated_back = after.last_updated_ms < before.last_updated_ms.saturating_sub(CLOCK_SKEW_MS);
+    if is_dated_back || after.last_sequence_number < before.last_sequence_number {
         let detail = format!("{pointer} is older than the state that the catalog named before");
         return Err(Refusal::new(RefusalReason::PointerMovedBackwards, detail));
     }
@@ -252,5 +256,34 @@ impl ReferenceSource for IcebergSource<'_> {
 
     async fn clear_fence(&mut self) -> Result<(), SweepError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_successor_is_of_the_same_table_and_not_older_than_clocks_differ() {
+        let at = ObjectKey::new("b", "t/metadata/v1.metadata.json");
+        let state = |uuid: &str, updated_ms: i64, number: i64| {
+            let metadata = json!({"format-version": 2, "location": "s3://b/t", "table-uuid": uuid,
+                "last-updated-ms": updated_ms, "last-sequence-number": number});
+            TableMetadata::parse(metadata.to_string().as_bytes(), &at).unwrap()
+        };
+        let before = state("u", 100_000, 5);
+        let cases = [
+            ("U", 100_000, 5, None),
+            ("u", 40_000, 5, None),
+            ("u", 39_999, 6, Some(RefusalReason::PointerMovedBackwards)),
+            ("u", 200_000, 4, Some(RefusalReason::PointerMovedBackwards)),
+            ("v", 200_000, 6, Some(RefusalReason::ForeignTableUuid)),
+        ];
+        for (uuid, updated_ms, number, expected) in cases {
+            let found = check_successor(&before, &state(uuid, updated_ms, number), &at);
+            assert_eq!(found.err().map(|refusal| refusal.reason), expected, "{uuid} {updated_ms} {number}");
+        }
     }
 }

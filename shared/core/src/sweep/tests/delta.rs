@@ -138,6 +138,24 @@ async fn staged_commits_protect_their_files_until_their_verdict() {
     assert!(lake.keys().contains(&key.key().key));
 }
 
+#[tokio::test]
+async fn change_files_stay_as_long_as_their_commit_is_young() {
+    let lake = Lake::new();
+    let kit = table(&lake, json!({"delta.enableChangeDataFeed": "true"})).await;
+    let change = "_change_data/_p=a b/cdc.parquet";
+    file(&lake, change, "").await;
+    file(&lake, "_change_data/orphan.parquet", "").await;
+    // Decided long after its files had been written.
+    lake.days(30);
+    let path = "_change_data/_p=a%20b/cdc.parquet";
+    let cdc =
+        json!({"cdc": {"path": path, "partitionValues": {"_p": "a b"}, "size": change.len(), "dataChange": false}});
+    kit.log(1, &[append_info(), cdc]).await;
+    assert_eq!(gone_after(&lake).await.1, ["_change_data/orphan.parquet".to_owned()].into());
+    lake.days(8);
+    assert_eq!(gone_after(&lake).await.1, [change.to_owned()].into());
+}
+
 type Change = fn(&mut Vec<Value>);
 
 #[tokio::test]

@@ -7,3 +7,4 @@ mod optimizers;
 mod planner;
 mod refusals;
 mod runs;
+mod scopes;

@@ -196,3 +196,19 @@ async fn starting_by_hand() {
         assert!(rest::report_in(app, directory, "db", "t", id, Some(token)).await.is_err());
     }
 }
+
+#[tokio::test]
+async fn the_last_run_is_the_last_in_time_whatever_its_id() {
+    let lake = Lake::new();
+    Iceberg::create(&lake, "t", 2).await;
+    lake.optimize("t", json!({})).await;
+    let by_hand = SweepRequest { run_id: "by-hand".into(), ..lake.start("t", Mode::Ordinary).await };
+    lake.run(&by_hand).await.unwrap();
+    lake.days(1);
+    let later = lake.sweep("t", Mode::Ordinary).await;
+    let names = json!({"CatalogId": "000000000000", "DatabaseName": "db", "TableName": "t",
+        "Type": "orphan_file_deletion"});
+    let got = optimizer::get(&lake.app, lake.directory.as_ref(), names).await.unwrap();
+    let started = later.started_ms.unwrap() as f64 / 1000.0;
+    assert_eq!(got["TableOptimizer"]["lastRun"]["startTimestamp"], json!(started));
+}

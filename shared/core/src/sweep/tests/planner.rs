@@ -101,3 +101,20 @@ async fn the_time_limit_leaves_the_rest_due() {
     assert!(report.is_partial && report.started == 0);
     assert_eq!(plan_due(&lake.app, lake.deadline()).await.unwrap().started, 2);
 }
+
+#[tokio::test]
+async fn an_optimizer_that_cannot_be_read_keeps_nobody_else_from_being_swept() {
+    use crate::store::{Condition, Item, Items};
+    let lake = Lake::new();
+    two_tables(&lake).await;
+    for table in ["a", "b", "c", "d", "e", "f"] {
+        let key = items::OptimizerItem::key(table);
+        lake.world
+            .items
+            .put(&key, Item::from([("schema_version".to_owned(), 9.into())]), Condition::Always)
+            .await
+            .unwrap();
+    }
+    assert!(matches!(plan_due(&lake.app, lake.deadline()).await, Err(SweepError::Decode(_))));
+    assert_eq!(messages(&lake).len(), 2);
+}
