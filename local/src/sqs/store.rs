@@ -126,14 +126,6 @@ impl LocalQueues {
         self.inner.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Creates a queue, or gives it new settings.
-    pub async fn set_queue(&self, name: &str, settings: QueueSettings) -> Result<(), QueueFailure> {
-        let name = name.to_owned();
-        self.transact(move |tx, now_ms| Ok(save_queue(tx, &name, &settings, now_ms)?)).await?;
-        self.tell_change();
-        Ok(())
-    }
-
     /// Names in order.
     pub async fn queue_names(&self) -> Result<Vec<String>, QueueFailure> {
         self.transact(|tx, _| {

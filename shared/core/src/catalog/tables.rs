@@ -212,7 +212,8 @@ fn writes_to_create(
 /// clients: a conditional write. Without it the last writer wins.
 ///
 /// # Errors
-/// [`CatalogError::TableChanged`] when `expected_version` is not the current one; nothing is written.
+/// [`CatalogError::TableChanged`] when `expected_version` is not the current one, and without it when others were faster
+/// again and again; nothing is written.
 pub async fn update_table(
     ports: &Ports,
     database: &str,
