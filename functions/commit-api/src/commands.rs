@@ -196,8 +196,12 @@ async fn try_list(app: &App, call: &Call, root: Option<Location>) -> Result<Answ
             .filter(|limit| (1..=proposals::LIST_MAX).contains(limit))
             .ok_or_else(|| invalid(format!("limit `{text}`"), "limit is 1 to 100"))?,
     };
+    let next = call.query("next");
+    if let Some(text) = next.filter(|text| !proposals::is_place(text)) {
+        return Err(invalid(format!("next `{text}`"), "give the `next` of the page before, unchanged"));
+    }
     let ports = &app.ports;
-    let page = proposals::of_table(&*ports.items, &*ports.clock, &root, limit, call.query("next"))
+    let page = proposals::of_table(&*ports.items, &*ports.clock, &root, limit, next)
         .await
         .map_err(|error| Answer::no_verdict(&error, None))?;
     let commits: Vec<Value> = page.proposals.into_iter().map(|proposal| Verdict { proposal }.to_json()).collect();

@@ -35,7 +35,7 @@ fn creation() -> Value {
         json!({"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": true, "metadata": {}}]});
     json!({"location": "s3://lake/wh/t", "read_version": -1, "actions": [
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-        {"metaData": {"id": "m", "schemaString": schema.to_string(), "partitionColumns": [], "configuration": {}}},
+        {"metaData": {"id": "m", "format": {"provider": "parquet", "options": {}}, "schemaString": schema.to_string(), "partitionColumns": [], "configuration": {}}},
         {"commitInfo": {"operation": "CREATE TABLE"}},
     ]})
 }
@@ -90,7 +90,7 @@ async fn refusals_have_the_status_of_their_kind() {
         .await
         .unwrap();
     let mut file = transaction(1, "b");
-    file["actions"][0] = json!({"add": {"path": "a.parquet", "partitionValues": {}, "size": 10, "dataChange": true}});
+    file["actions"][0] = json!({"add": {"path": "a.parquet", "partitionValues": {}, "size": 10, "modificationTime": 1, "dataChange": true}});
     let (status, body) = call(&app, "POST", "/v1/commits", Some(&file)).await;
     assert_eq!((status, &body["reason"]), (422, &json!("NOT_PARQUET")));
 }
@@ -156,6 +156,7 @@ async fn bad_requests_are_told_what_to_do() {
         ),
         ("GET", "/v1/commits", None, 422, "InvalidRequest"),
         ("GET", "/v1/commits?location=s3://lake/t&limit=0", None, 422, "InvalidRequest"),
+        ("GET", "/v1/commits?location=s3://lake/t&next=zzz", None, 422, "InvalidRequest"),
         ("GET", "/v1/commits/7", None, 422, "InvalidRequest"),
         ("GET", "/v1/commits/80a083e8-7026-4e79-81be-64bd76c43a11", None, 404, "ProposalNotFound"),
         ("GET", "/v1/databases/d/tables/t/commits", None, 404, "TableNotFound"),

@@ -43,6 +43,13 @@ pub struct ProposalPage {
     pub next: Option<String>,
 }
 
+/// Whether a text can be the `next` of a page: a time and an id.
+pub fn is_place(text: &str) -> bool {
+    text.split_once('#').is_some_and(|(time, id)| {
+        time.len() == 15 && time.bytes().all(|byte| byte.is_ascii_digit()) && uuid::Uuid::try_parse(id).is_ok()
+    })
+}
+
 /// A table's proposals of the current generation, newest first. `after` is the `next` of the page before.
 pub async fn of_table(
     items: &dyn ReadItems,
