@@ -5,7 +5,7 @@ use aws_lambda_events::event::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpR
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use lakewarden_core::glue::{GlueException, GlueExceptionName, WireAnswer};
+use lakewarden_core::glue::{GlueException, GlueExceptionName, IF_REVISION_HEADER, WireAnswer};
 use lakewarden_core::ports::App;
 
 use crate::rest::RestAnswer;
@@ -18,6 +18,8 @@ pub(crate) struct Envelope {
     pub(crate) path: String,
     /// `X-Amz-Target`.
     pub(crate) target: Option<String>,
+    /// `x-lakewarden-if-revision`.
+    pub(crate) expected_revision: Option<String>,
     pub(crate) request_id: String,
 }
 
@@ -29,12 +31,16 @@ impl Envelope {
         let stage = context.stage.as_deref().filter(|stage| !stage.is_empty() && *stage != "$default");
         let inner = stage.and_then(|stage| path.strip_prefix('/')?.strip_prefix(stage));
         let path = inner.filter(|rest| rest.is_empty() || rest.starts_with('/')).unwrap_or(path);
-        let target = request.headers.get("x-amz-target").map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let header = |name: &str| {
+            let value = request.headers.get(name)?;
+            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
         let request_id = context.request_id.clone().filter(|id| !id.is_empty());
         Self {
             method: context.http.method.clone(),
             path: path.to_owned(),
-            target: target.map(|target| target.into_owned()),
+            target: header("x-amz-target"),
+            expected_revision: header(IF_REVISION_HEADER),
             request_id: request_id.unwrap_or_else(|| app.ports.ids.uuid().to_string()),
         }
     }

@@ -45,7 +45,14 @@ async fn route(app: &App, request: &ApiGatewayV2httpRequest, envelope: &Envelope
         Err(refusal) => return envelope.refuse(refusal),
     };
     if envelope.is_glue() {
-        return glue::answer(app, envelope.target.as_deref(), &body, &envelope.request_id).await;
+        return glue::answer(
+            app,
+            envelope.target.as_deref(),
+            &body,
+            envelope.expected_revision.as_deref(),
+            &envelope.request_id,
+        )
+        .await;
     }
     let query = request.raw_query_string.as_deref().unwrap_or_default();
     let outcome = rest::dispatch(app, &envelope.method, &envelope.path, query, body).await;

@@ -32,7 +32,7 @@ pub use ids::{DatabaseId, PartitionId, Revision, TableId};
 pub use names::fold;
 pub use page_token::{Scope, issue, redeem};
 pub use table_definition_item::TableDefinition;
-pub use table_head_item::{KeyColumn, TableRef};
+pub use table_head_item::{IndexRef, IndexState, KeyColumn, OlderEpoch, TableRef};
 pub use work::CatalogWork;
 
 pub(crate) use body::{body_size_bytes, check_item_size, decode_body, encode_body};

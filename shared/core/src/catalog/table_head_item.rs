@@ -14,6 +14,59 @@ pub struct KeyColumn {
     pub type_name: String,
 }
 
+/// An earlier encoding of the table's keys, under which partitions still lie until the worker has re-keyed them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OlderEpoch {
+    pub epoch: u32,
+    pub types: Vec<KeyType>,
+    /// When the current keys replaced it.
+    pub replaced_ms: i64,
+}
+
+/// How far a partition index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexState {
+    /// Every write keeps entries already; those of older partitions are being written.
+    Creating,
+    /// Every partition known at its creation has an entry.
+    Active,
+    /// No write keeps entries any more; what is there is being removed.
+    Deleting,
+    Failed,
+}
+
+impl IndexState {
+    /// The status on the wire, and in items.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Creating => "CREATING",
+            Self::Active => "ACTIVE",
+            Self::Deleting => "DELETING",
+            Self::Failed => "FAILED",
+        }
+    }
+
+    fn from_stored(text: &str) -> Option<Self> {
+        [Self::Creating, Self::Active, Self::Deleting, Self::Failed].into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+/// A partition index: another order of the table's partitions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexRef {
+    /// Never used again in this table.
+    pub number: u32,
+    /// Folded.
+    pub name: String,
+    /// Names of its keys, folded, in order.
+    pub keys: Vec<String>,
+    pub state: IndexState,
+    /// Whether every partition has an entry, also those of writers that began before the index did; only then may
+    /// reads rely on it.
+    pub is_complete: bool,
+    pub created_ms: i64,
+}
+
 /// A live table: identity, and what its partitions' items depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRef {
@@ -31,6 +84,11 @@ pub struct TableRef {
     pub epoch_types: Vec<KeyType>,
     /// Over how many partition keys of the item store the table's partitions are spread; fixed for the epoch.
     pub shards: u16,
+    /// Epochs that may still hold partitions, newest first.
+    pub older_epochs: Vec<OlderEpoch>,
+    pub indexes: Vec<IndexRef>,
+    /// Whether statistics of partitions were ever kept; if not, deleting a partition need not look for them.
+    pub has_statistics: bool,
     /// `VersionId` of the service: 0, and one more with every update.
     pub version: i64,
     pub revision: Revision,
@@ -47,19 +105,94 @@ pub(super) fn key(folded_database: &str, folded_name: &str) -> Key {
 
 pub(super) fn encode(table: &TableRef) -> Item {
     let column = |key: &KeyColumn| Value::List(vec![key.name.as_str().into(), key.type_name.as_str().into()]);
-    let types = table.epoch_types.iter().map(|key_type| Value::from(key_type.as_str())).collect();
-    Item::from([
+    let mut item = Item::from([
         ("schema_version".to_owned(), Value::Int(SCHEMA_VERSION)),
         ("database_id".to_owned(), (&table.database_id).into()),
         ("table_id".to_owned(), (&table.table_id).into()),
         ("keys".to_owned(), Value::List(table.keys.iter().map(column).collect())),
         ("epoch".to_owned(), Value::Int(i64::from(table.epoch))),
-        ("epoch_types".to_owned(), Value::List(types)),
+        ("epoch_types".to_owned(), encode_types(&table.epoch_types)),
         ("shards".to_owned(), Value::Int(i64::from(table.shards))),
         ("version".to_owned(), Value::Int(table.version)),
         ("revision".to_owned(), (&table.revision).into()),
         ("created_ms".to_owned(), Value::Int(table.created_ms)),
+    ]);
+    // Most tables have none of these: their heads stay small.
+    if !table.older_epochs.is_empty() {
+        item.insert("older_epochs".to_owned(), Value::List(table.older_epochs.iter().map(encode_older).collect()));
+    }
+    if !table.indexes.is_empty() {
+        item.insert("indexes".to_owned(), Value::List(table.indexes.iter().map(encode_index).collect()));
+    }
+    if table.has_statistics {
+        item.insert("has_statistics".to_owned(), Value::Bool(true));
+    }
+    item
+}
+
+fn encode_types(types: &[KeyType]) -> Value {
+    Value::List(types.iter().map(|key_type| Value::from(key_type.as_str())).collect())
+}
+
+fn encode_older(older: &OlderEpoch) -> Value {
+    Value::List(vec![Value::Int(i64::from(older.epoch)), encode_types(&older.types), Value::Int(older.replaced_ms)])
+}
+
+fn encode_index(index: &IndexRef) -> Value {
+    Value::List(vec![
+        Value::Int(i64::from(index.number)),
+        index.name.as_str().into(),
+        Value::List(index.keys.iter().map(|key| key.as_str().into()).collect()),
+        index.state.as_str().into(),
+        Value::Bool(index.is_complete),
+        Value::Int(index.created_ms),
     ])
+}
+
+fn texts(values: &[Value]) -> Option<Vec<&str>> {
+    values.iter().map(|value| if let Value::Text(text) = value { Some(text.as_str()) } else { None }).collect()
+}
+
+fn decode_types(values: &[Value]) -> Option<Vec<KeyType>> {
+    texts(values)?.into_iter().map(KeyType::from_stored).collect()
+}
+
+fn decode_older(value: &Value) -> Option<OlderEpoch> {
+    let Value::List(parts) = value else { return None };
+    let [Value::Int(epoch), Value::List(types), Value::Int(replaced_ms)] = parts.as_slice() else { return None };
+    let epoch = u32::try_from(*epoch).ok()?;
+    Some(OlderEpoch { epoch, types: decode_types(types)?, replaced_ms: *replaced_ms })
+}
+
+fn decode_index(value: &Value) -> Option<IndexRef> {
+    let Value::List(parts) = value else { return None };
+    match parts.as_slice() {
+        [
+            Value::Int(number),
+            Value::Text(name),
+            Value::List(keys),
+            Value::Text(state),
+            Value::Bool(is_complete),
+            Value::Int(created_ms),
+        ] => Some(IndexRef {
+            number: u32::try_from(*number).ok()?,
+            name: name.clone(),
+            keys: texts(keys)?.into_iter().map(str::to_owned).collect(),
+            state: IndexState::from_stored(state)?,
+            is_complete: *is_complete,
+            created_ms: *created_ms,
+        }),
+        _ => None,
+    }
+}
+
+/// A list that need not be there.
+fn opt_list<T>(item: &Item, field: &str, decode: fn(&Value) -> Option<T>) -> Result<Vec<T>, DecodeError> {
+    if !item.contains_key(field) {
+        return Ok(Vec::new());
+    }
+    let decoded: Option<Vec<T>> = list(item, field)?.iter().map(decode).collect();
+    decoded.ok_or_else(|| DecodeError::Invalid { field: field.to_owned(), message: "not as written".to_owned() })
 }
 
 fn list<'a>(item: &'a Item, field: &str) -> Result<&'a [Value], DecodeError> {
@@ -87,12 +220,8 @@ pub(super) fn decode(folded_database: &str, folded_name: &str, item: &Item) -> R
         },
         _ => None,
     };
-    let key_type = |value: &Value| match value {
-        Value::Text(text) => KeyType::from_stored(text),
-        _ => None,
-    };
     let keys: Option<Vec<KeyColumn>> = list(item, "keys")?.iter().map(column).collect();
-    let epoch_types: Option<Vec<KeyType>> = list(item, "epoch_types")?.iter().map(key_type).collect();
+    let epoch_types = decode_types(list(item, "epoch_types")?);
     Ok(TableRef {
         database: folded_database.to_owned(),
         database_id: DatabaseId::from_text(item.text("database_id")?),
@@ -102,6 +231,9 @@ pub(super) fn decode(folded_database: &str, folded_name: &str, item: &Item) -> R
         epoch: number(item, "epoch")?,
         epoch_types: epoch_types.ok_or_else(|| invalid("epoch_types"))?,
         shards: number::<u16>(item, "shards")?.max(1),
+        older_epochs: opt_list(item, "older_epochs", decode_older)?,
+        indexes: opt_list(item, "indexes", decode_index)?,
+        has_statistics: matches!(item.get("has_statistics"), Some(Value::Bool(true))),
         version: item.int("version")?,
         revision: Revision::from_text(item.text("revision")?),
         created_ms: item.int("created_ms")?,
@@ -124,6 +256,9 @@ mod tests {
             epoch: 1,
             epoch_types: vec![KeyType::Integer, KeyType::Text, KeyType::Date, KeyType::Decimal],
             shards: 16,
+            older_epochs: Vec::new(),
+            indexes: Vec::new(),
+            has_statistics: false,
             version: 41,
             revision: Revision::from_text("r".repeat(32)),
             created_ms: 1_700_000_000_000,
@@ -134,6 +269,20 @@ mod tests {
     fn a_head_comes_back() {
         let item = encode(&table());
         assert_eq!(decode("sales", "orders", &item).unwrap(), table());
+        let full = TableRef {
+            older_epochs: vec![OlderEpoch { epoch: 0, types: vec![KeyType::Date], replaced_ms: 5 }],
+            indexes: vec![IndexRef {
+                number: 3,
+                name: "by_region".to_owned(),
+                keys: vec!["region".to_owned(), "day".to_owned()],
+                state: IndexState::Active,
+                is_complete: true,
+                created_ms: 9,
+            }],
+            has_statistics: true,
+            ..table()
+        };
+        assert_eq!(decode("sales", "orders", &encode(&full)).unwrap(), full);
     }
 
     #[test]
@@ -148,6 +297,8 @@ mod tests {
             ("epoch_types", Value::List(vec!["quaternion".into()])),
             ("keys", Value::List(vec!["x".into()])),
             ("table_id", Value::Int(1)),
+            ("older_epochs", Value::List(vec![Value::Int(1)])),
+            ("indexes", Value::Int(1)),
         ] {
             let mut item = encode(&table());
             item.insert(field.to_owned(), value);

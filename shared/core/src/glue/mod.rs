@@ -14,7 +14,7 @@ mod validate;
 mod wire;
 
 pub use exception::{GlueException, GlueExceptionName};
-pub use wire::{WireAnswer, answer, call};
+pub use wire::{IF_REVISION_HEADER, REVISION_HEADER, WireAnswer, answer, call, call_if};
 
 #[cfg(test)]
 mod tests;

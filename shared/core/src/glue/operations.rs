@@ -31,16 +31,20 @@ macro_rules! operation {
 
 /// Everything that is served.
 pub static OPERATIONS: &[Operation] = &[
+    // Databases
     operation!("CreateDatabase", databases::create_database),
     operation!("GetDatabase", databases::get_database),
     operation!("GetDatabases", databases::get_databases),
     operation!("DeleteDatabase", databases::delete_database),
+    // Tables
     operation!("CreateTable", tables::create_table),
     operation!("GetTable", tables::get_table),
     operation!("GetTables", tables::get_tables),
     operation!("UpdateTable", tables::update_table),
     operation!("DeleteTable", tables::delete_table),
+    // Partition indexes
     operation!("GetPartitionIndexes", tables::get_partition_indexes),
+    // Partitions
     operation!("CreatePartition", partitions::create_partition),
     operation!("BatchCreatePartition", partitions::batch_create_partition),
     operation!("GetPartition", partitions::get_partition),
@@ -48,6 +52,7 @@ pub static OPERATIONS: &[Operation] = &[
     operation!("BatchGetPartition", partitions::batch_get_partition),
     operation!("DeletePartition", partitions::delete_partition),
     operation!("BatchDeletePartition", partitions::batch_delete_partition),
+    // Table optimizers
     operation!("CreateTableOptimizer", optimizers::create_table_optimizer),
     operation!("GetTableOptimizer", optimizers::get_table_optimizer),
     operation!("BatchGetTableOptimizer", optimizers::batch_get_table_optimizer),

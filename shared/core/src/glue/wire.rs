@@ -9,6 +9,15 @@ use crate::ports::App;
 
 /// Prefix of `X-Amz-Target`.
 const TARGET_PREFIX: &str = "AWSGlue.";
+/// The revision that a caller read and still expects, on operations that change one partition.
+pub const IF_REVISION_HEADER: &str = "x-lakewarden-if-revision";
+/// The revision of the one partition that an answer shows.
+pub const REVISION_HEADER: &str = "x-lakewarden-revision";
+/// Member under which a handler finds the expected revision. No client can send it: unknown members are dropped.
+pub(super) const EXPECTED_REVISION: &str = "LakewardenExpectedRevision";
+/// Operations that take an expected revision.
+const TAKE_REVISION: [&str; 2] = ["UpdatePartition", "DeletePartition"];
+
 /// Content type of answers.
 const CONTENT_TYPE: &str = "application/x-amz-json-1.1";
 
@@ -27,7 +36,12 @@ impl WireAnswer {
     pub fn new(outcome: Result<Value, GlueException>, request_id: &str) -> Self {
         let mut headers = vec![("content-type", CONTENT_TYPE.to_owned()), ("x-amzn-requestid", request_id.to_owned())];
         match outcome {
-            Ok(output) => Self { status: 200, headers, body: output.to_string(), failure: None },
+            Ok(output) => {
+                if let Some(revision) = output.pointer("/Partition/Revision").and_then(Value::as_str) {
+                    headers.push((REVISION_HEADER, revision.to_owned()));
+                }
+                Self { status: 200, headers, body: output.to_string(), failure: None }
+            }
             Err(failure) => {
                 headers.push(("x-amzn-errortype", failure.name.as_str().to_owned()));
                 let (status, body) = (failure.name.glue_status(), failure.body().to_string());
@@ -37,10 +51,17 @@ impl WireAnswer {
     }
 }
 
-/// Answers one request. `target` is the header `X-Amz-Target`; `body` is decoded already.
-pub async fn answer(app: &App, target: Option<&str>, body: &[u8], request_id: &str) -> WireAnswer {
+/// Answers one request. `target` is the header `X-Amz-Target`; `body` is decoded already; `expected_revision` is the
+/// header [`IF_REVISION_HEADER`].
+pub async fn answer(
+    app: &App,
+    target: Option<&str>,
+    body: &[u8],
+    expected_revision: Option<&str>,
+    request_id: &str,
+) -> WireAnswer {
     let outcome = match read(target, body) {
-        Ok((operation, input)) => call(app, operation, input).await,
+        Ok((operation, input)) => call_if(app, operation, input, expected_revision).await,
         Err(refusal) => Err(refusal),
     };
     WireAnswer::new(outcome, request_id)
@@ -72,6 +93,19 @@ fn read<'a>(target: Option<&'a str>, body: &[u8]) -> Result<(&'a str, Value), Gl
 
 /// Calls an operation by name: model constraints, then its handler. Also the way in for other fronts (REST).
 pub async fn call(app: &App, operation: &str, input: Value) -> Result<Value, GlueException> {
+    call_if(app, operation, input, None).await
+}
+
+/// The same with the revision that the caller read and still expects.
+///
+/// # Errors
+/// `InvalidInputException` for an operation that has no use for one: it would be ignored in silence.
+pub async fn call_if(
+    app: &App,
+    operation: &str,
+    input: Value,
+    expected_revision: Option<&str>,
+) -> Result<Value, GlueException> {
     let found = find(operation).ok_or_else(|| {
         let text = format!("`{operation}` is not served. Served: {}.", served());
         GlueException::new(GlueExceptionName::UnknownOperation, text)
@@ -80,7 +114,15 @@ pub async fn call(app: &App, operation: &str, input: Value) -> Result<Value, Glu
         let text = "The input should be a JSON object.";
         return Err(GlueException::new(GlueExceptionName::Serialization, text));
     };
-    let checked = check_input(operation, members)?;
+    let mut checked = check_input(operation, members)?;
+    if let Some(revision) = expected_revision {
+        if !TAKE_REVISION.contains(&operation) {
+            let takers = TAKE_REVISION.join(" and ");
+            let text = format!("{IF_REVISION_HEADER} goes with {takers} only, not with {operation}.");
+            return Err(GlueException::invalid_input(text));
+        }
+        checked.insert(EXPECTED_REVISION.to_owned(), revision.into());
+    }
     check_catalog(app, &checked)?;
     (found.handler)(app, Value::Object(checked)).await
 }

@@ -142,7 +142,7 @@ async fn an_unknown_operation_is_told_what_exists() {
     for target in
         [None, Some("AWSGlue.Nope"), Some("AWSGlue."), Some("CreateTable"), Some("DynamoDB_20120810.GetItem"), Some("")]
     {
-        let answer = answer(&wire.app, target, b"{}", "r-1").await;
+        let answer = answer(&wire.app, target, b"{}", None, "r-1").await;
         let body: Value = serde_json::from_str(&answer.body).unwrap();
         assert_eq!((answer.status, body["__type"].as_str()), (400, Some("UnknownOperationException")), "{target:?}");
         let text = body["Message"].as_str().unwrap();

@@ -15,12 +15,12 @@ async fn bodies_that_are_no_json_objects() {
     for operation in OPERATIONS {
         let target = format!("AWSGlue.{}", operation.name);
         for body in bodies {
-            let answer = answer(&wire.app, Some(&target), body, "r-1").await;
+            let answer = answer(&wire.app, Some(&target), body, None, "r-1").await;
             assert_eq!(answer.status, 400, "{} {body:?}", operation.name);
             assert!(answer.body.contains("SerializationException"), "{}", answer.body);
         }
         // No body is an empty object, as for other services of the protocol.
-        let answer = answer(&wire.app, Some(&target), b"", "r-1").await;
+        let answer = answer(&wire.app, Some(&target), b"", None, "r-1").await;
         assert!(answer.status == 200 || answer.body.contains("ValidationException"), "{}", answer.body);
     }
 }

@@ -42,7 +42,7 @@ impl Wire {
 
     pub(super) async fn send(&self, operation: &str, input: Value) -> (u16, Value) {
         let target = format!("AWSGlue.{operation}");
-        let answer = answer(&self.app, Some(&target), input.to_string().as_bytes(), "r-1").await;
+        let answer = answer(&self.app, Some(&target), input.to_string().as_bytes(), None, "r-1").await;
         let type_header = answer.headers.iter().find(|(name, _)| *name == "x-amzn-errortype");
         let body: Value = serde_json::from_str(&answer.body).unwrap();
         assert_eq!(type_header.map(|(_, name)| name.as_str()), body.get("__type").and_then(Value::as_str));
