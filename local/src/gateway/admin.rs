@@ -19,7 +19,7 @@ use crate::system::Shared;
 
 const ROUTES: &str = "GET and POST /local/clock, GET /local/endpoints, GET /local/events, POST /local/events/pause, \
                       POST /local/events/resume, GET /local/dead-letters, POST /local/dead-letters/redrive, \
-                      POST /local/schedule/run, GET /local/idle";
+                      POST /local/schedule/run, GET /local/idle, GET /local/usage";
 
 /// Dead letters listed for each queue, oldest first.
 const DEAD_LETTERS_MOST: usize = 1_000;
@@ -35,6 +35,7 @@ pub fn router() -> Router<Arc<Shared>> {
         .route("/dead-letters/redrive", post(redrive))
         .route("/schedule/run", post(run_schedule))
         .route("/idle", get(idle))
+        .route("/usage", get(usage))
         .fallback(unknown)
 }
 
@@ -162,6 +163,38 @@ async fn run_schedule(State(shared): State<Arc<Shared>>) -> Response {
         Ok(answer) => Json(answer).into_response(),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, error),
     }
+}
+
+/// What the functions have asked of the stores since the start: whole numbers that only grow, so two readings give what
+/// lies between them.
+async fn usage(State(shared): State<Arc<Shared>>) -> Json<Value> {
+    let items = shared.app.ports.items.item_usage();
+    let objects = shared.app.ports.objects.object_usage();
+    Json(json!({
+        "items": {
+            "gets": items.gets,
+            "batch_gets": items.batch_gets,
+            "queries": items.queries,
+            "puts": items.puts,
+            "deletes": items.deletes,
+            "batch_deletes": items.batch_deletes,
+            "transactions": items.transactions,
+            "items_read": items.items_read,
+            "read_half_units": items.read_half_units,
+            "write_units": items.write_units,
+        },
+        "objects": {
+            "gets": objects.gets,
+            "heads": objects.heads,
+            "lists": objects.lists,
+            "puts": objects.puts,
+            "copies": objects.copies,
+            "deletes": objects.deletes,
+            "batch_deletes": objects.batch_deletes,
+            "bytes_read": objects.bytes_read,
+            "bytes_written": objects.bytes_written,
+        },
+    }))
 }
 
 /// Idle: no event, no message to handle now (or to try again), no batch at work, no due schedule. Messages that were sent

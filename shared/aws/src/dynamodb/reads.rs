@@ -31,6 +31,7 @@ impl ReadItems for DynamoItems {
             .await
             .map_err(|error| store_error(&operation, &table, &error))?;
         self.charge(answer.consumed_capacity(), Axis::Read);
+        self.usage.count(|usage| usage.items_read += u64::from(answer.item.is_some()));
         let item = answer.item.map(|attributes| decode_item(&operation, key.table, attributes)).transpose()?;
         Ok(item.map(|(_, item)| item))
     }
@@ -57,6 +58,7 @@ impl ReadItems for DynamoItems {
                 result.found.push(decode_item(&operation, table, attributes)?);
             }
         }
+        self.usage.count(|usage| usage.items_read += result.found.len() as u64);
         for (name, left) in answer.unprocessed_keys.unwrap_or_default() {
             let table = self.known(&name, &operation)?;
             for mut attributes in left.keys {
@@ -98,6 +100,7 @@ impl ReadItems for DynamoItems {
         for attributes in answer.items.unwrap_or_default() {
             page.items.push(decode_item(&operation, query.table, attributes)?);
         }
+        self.usage.count(|usage| usage.items_read += page.items.len() as u64);
         if let Some(mut last) = answer.last_evaluated_key {
             page.next = Some(take_key(&operation, query.table, &mut last)?.sk);
         }

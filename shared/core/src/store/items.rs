@@ -287,6 +287,8 @@ pub struct ItemUsage {
     pub deletes: u64,
     pub batch_deletes: u64,
     pub transactions: u64,
+    /// Items that gets, batch gets and queries answered with.
+    pub items_read: u64,
     /// Read capacity in half units (an eventually consistent read of up to 4 KB is one).
     pub read_half_units: u64,
     /// Write capacity. What a failed condition or a cancelled transaction costs is not reported by DynamoDB; it is
@@ -304,6 +306,7 @@ impl ItemUsage {
             deletes: self.deletes - earlier.deletes,
             batch_deletes: self.batch_deletes - earlier.batch_deletes,
             transactions: self.transactions - earlier.transactions,
+            items_read: self.items_read - earlier.items_read,
             read_half_units: self.read_half_units - earlier.read_half_units,
             write_units: self.write_units - earlier.write_units,
         }

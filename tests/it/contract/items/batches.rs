@@ -39,7 +39,7 @@ async fn a_batch_get_reads_across_tables(bench: &Bench) {
         assert_eq!(BTreeMap::from_iter(answer.found), expected);
         // Every item is rounded up by itself; one that is not there costs as one of up to 4 KB.
         let read_half_units = 4 * half_units + 2 * (half_units / 2);
-        let used = ItemUsage { batch_gets: 1, read_half_units, ..ItemUsage::default() };
+        let used = ItemUsage { batch_gets: 1, items_read: 4, read_half_units, ..ItemUsage::default() };
         assert_eq!(bench.used_since(&mut mark), used);
     }
 }
@@ -67,7 +67,7 @@ async fn a_batch_get_of_more_than_sixteen_megabytes_has_leftovers(bench: &Bench)
     let answer = bench.items.batch_get(&keys, Consistency::Eventual).await.unwrap();
     // 41 items of 400,000 bytes are the most that fit into 16 MiB; 98 half units each.
     assert_eq!((answer.found.len(), answer.unprocessed.len()), (41, 4));
-    let used = ItemUsage { batch_gets: 1, read_half_units: 41 * 98, ..ItemUsage::default() };
+    let used = ItemUsage { batch_gets: 1, items_read: 41, read_half_units: 41 * 98, ..ItemUsage::default() };
     assert_eq!(bench.used_since(&mut mark), used);
     let mut seen: Vec<Key> = answer.found.into_iter().map(|(at, _)| at).chain(answer.unprocessed).collect();
     seen.sort();

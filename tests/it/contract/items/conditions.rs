@@ -220,13 +220,13 @@ async fn writes_and_reads_cost_what_they_cost(bench: &Bench) {
     items.put(&at, of_size(4096), Condition::Absent).await.unwrap();
     expect(ItemUsage { puts: 1, write_units: 4, ..none }, "put of 4 KB");
     items.get(&at, Consistency::Strong).await.unwrap();
-    expect(ItemUsage { gets: 1, read_half_units: 2, ..none }, "strong get of 4 KB");
+    expect(ItemUsage { gets: 1, items_read: 1, read_half_units: 2, ..none }, "strong get of 4 KB");
     items.put(&at, of_size(4097), Condition::Present).await.unwrap();
     expect(ItemUsage { puts: 1, write_units: 5, ..none }, "put of a byte more");
     items.get(&at, Consistency::Strong).await.unwrap();
-    expect(ItemUsage { gets: 1, read_half_units: 4, ..none }, "strong get of a byte more");
+    expect(ItemUsage { gets: 1, items_read: 1, read_half_units: 4, ..none }, "strong get of a byte more");
     items.get(&at, Consistency::Eventual).await.unwrap();
-    expect(ItemUsage { gets: 1, read_half_units: 2, ..none }, "eventual get of a byte more");
+    expect(ItemUsage { gets: 1, items_read: 1, read_half_units: 2, ..none }, "eventual get of a byte more");
     items.put(&at, of_size(100), Condition::Absent).await.unwrap_err();
     expect(ItemUsage { puts: 1, write_units: 5, ..none }, "a failed put costs the larger item");
     items.put(&at, of_size(9000), Condition::Absent).await.unwrap_err();

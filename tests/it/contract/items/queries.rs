@@ -206,9 +206,11 @@ async fn queries_cost_what_they_read(bench: &Bench) {
     }
     let mut mark = bench.items.item_usage();
     let mut cost = async |ask: Query| {
-        bench.items.query(&ask).await.unwrap();
+        let items_read = bench.items.query(&ask).await.unwrap().items.len() as u64;
         let used = bench.used_since(&mut mark);
-        assert_eq!(used, ItemUsage { queries: 1, read_half_units: used.read_half_units, ..ItemUsage::default() });
+        let expected =
+            ItemUsage { queries: 1, items_read, read_half_units: used.read_half_units, ..ItemUsage::default() };
+        assert_eq!(used, expected);
         used.read_half_units
     };
     let eventual = Query { consistency: Consistency::Eventual, ..query(SortRange::All) };

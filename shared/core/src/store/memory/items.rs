@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -7,7 +8,7 @@ use super::{Faults, lock};
 use crate::limits;
 use crate::store::items::{
     BatchGet, CancelReason, Condition, Consistency, Direction, ItemUsage, Items, Key, Page, Query, ReadItems, Sort,
-    Table, TransactError, Write, WriteError, item_size_bytes,
+    SortRange, Table, TransactError, Write, WriteError, item_size_bytes,
 };
 use crate::store::rules::{self, QueryStart, read_half_units, write_units};
 use crate::store::{Item, StoreError, StoreErrorKind};
@@ -83,16 +84,30 @@ impl MemoryItems {
         let mut page = Page::default();
         let mut size_bytes = 0;
         let Some(partition) = state.tables.get(&(query.table, query.pk.clone())) else { return (page, 0) };
-        let mut cells: Vec<(&Sort, &Cell)> = partition.iter().collect();
-        if query.direction == Direction::Descending {
-            cells.reverse();
-        }
-        for (sort, cell) in cells {
-            let passed = after.is_some_and(|after| match query.direction {
-                Direction::Ascending => sort <= after,
-                Direction::Descending => sort >= after,
-            });
-            if passed || !query.range.contains(sort) {
+        let ascending = query.direction == Direction::Ascending;
+        let low = match (after, &query.range) {
+            (Some(after), _) if ascending => Bound::Excluded(after),
+            (_, SortRange::Prefix(low) | SortRange::AtLeast(low) | SortRange::Between(low, _)) => Bound::Included(low),
+            _ => Bound::Unbounded,
+        };
+        let high = match after {
+            Some(after) if !ascending => Bound::Excluded(after),
+            _ => Bound::Unbounded,
+        };
+        let in_order: Box<dyn Iterator<Item = (&Sort, &Cell)>> = match (low, high) {
+            // The map refuses to look between ends that are the wrong way round.
+            (Bound::Included(low), Bound::Excluded(high)) if low >= high => Box::new(std::iter::empty()),
+            ends if ascending => Box::new(partition.range::<Sort, _>(ends)),
+            ends => Box::new(partition.range::<Sort, _>(ends).rev()),
+        };
+        for (sort, cell) in in_order {
+            if !query.range.contains(sort) {
+                let behind =
+                    matches!(&query.range, SortRange::Between(_, high) | SortRange::AtMost(high) if sort > high);
+                let other = matches!(&query.range, SortRange::Prefix(_));
+                if ascending && (behind || other) && low_reached(&query.range, sort) {
+                    break;
+                }
                 continue;
             }
             let Some(item) = self.seen(Some(cell), query.consistency) else { continue };
@@ -122,6 +137,14 @@ impl MemoryItems {
     }
 }
 
+/// Whether a sort key lies at or above the lower end of a range, so that what follows it cannot come back into it.
+fn low_reached(range: &SortRange, sort: &Sort) -> bool {
+    match range {
+        SortRange::All | SortRange::AtMost(_) => true,
+        SortRange::Prefix(low) | SortRange::AtLeast(low) | SortRange::Between(low, _) => low <= sort,
+    }
+}
+
 #[async_trait]
 impl ReadItems for MemoryItems {
     async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, StoreError> {
@@ -133,6 +156,7 @@ impl ReadItems for MemoryItems {
         state.usage.gets += 1;
         let size_bytes = item.as_ref().map_or(0, |item| item_size_bytes(key, item));
         state.usage.read_half_units += read_half_units(size_bytes, consistency);
+        state.usage.items_read += u64::from(item.is_some());
         lost.map_or(Ok(item), Err)
     }
 
@@ -158,6 +182,7 @@ impl ReadItems for MemoryItems {
                 answer.found.push((key.clone(), item));
             }
         }
+        state.usage.items_read += answer.found.len() as u64;
         lost.map_or(Ok(answer), Err)
     }
 
@@ -173,6 +198,7 @@ impl ReadItems for MemoryItems {
         let mut state = lock(&self.state);
         let (page, size_bytes) = self.read_page(&state, query, after);
         state.usage.queries += 1;
+        state.usage.items_read += page.items.len() as u64;
         state.usage.read_half_units += read_half_units(size_bytes, query.consistency);
         lost.map_or(Ok(page), Err)
     }
