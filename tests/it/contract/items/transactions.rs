@@ -106,8 +106,7 @@ async fn a_token_is_carried_out_once(bench: &Bench) {
     bench.items.transact(&writes, "token").await.unwrap();
     assert_eq!(bench.items.get(&at, Consistency::Strong).await.unwrap(), None, "it was done before");
     // Doing nothing is charged as a transactional read of the item; the get of nothing is two half units more.
-    let used =
-        ItemUsage { transactions: 1, gets: 1, read_half_units: 2 * 4 + 2, ..ItemUsage::default() };
+    let used = ItemUsage { transactions: 1, gets: 1, read_half_units: 2 * 4 + 2, ..ItemUsage::default() };
     assert_eq!(bench.used_since(&mut mark), used);
     let others = [put(&at, numbered(2), Condition::Absent)];
     let refused = bench.items.transact(&others, "token").await;
