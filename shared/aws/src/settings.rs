@@ -5,6 +5,7 @@
 //! | `LAKEWARDEN_TABLE_PREFIX` | `lakewarden-` | put before `catalog`, `partitions`, `commits` and `delta_log` |
 //! | `LAKEWARDEN_DELTA_LOG_TABLE` | `<prefix>delta_log` | whole name of the table shared with Delta's DynamoDB log store |
 //! | `LAKEWARDEN_REPORTS` | `s3://lakewarden-reports/sweeps` | folder for the reports of sweeps, outside every table |
+//! | `LAKEWARDEN_BODIES` | `bodies` in the bucket of the reports | folder for definitions too large for an item, outside every table |
 //! | `LAKEWARDEN_DEFAULT_ISOLATION` | `WriteSerializable` | for tables that do not say `delta.isolationLevel`; or `Serializable` |
 //! | `LAKEWARDEN_COMMITS_QUEUE_URL` | none | SQS queue of staged commits |
 //! | `LAKEWARDEN_SWEEPS_QUEUE_URL` | none | SQS queue of tables to sweep |
@@ -24,6 +25,7 @@ pub(crate) const RUNS_IN_LAMBDA: &str = "AWS_LAMBDA_FUNCTION_NAME";
 const TABLE_PREFIX: &str = "LAKEWARDEN_TABLE_PREFIX";
 const DELTA_LOG_TABLE: &str = "LAKEWARDEN_DELTA_LOG_TABLE";
 const REPORTS: &str = "LAKEWARDEN_REPORTS";
+const BODIES: &str = "LAKEWARDEN_BODIES";
 const DEFAULT_ISOLATION: &str = "LAKEWARDEN_DEFAULT_ISOLATION";
 const ACCOUNT_ID: &str = "LAKEWARDEN_ACCOUNT_ID";
 const DEFAULT_TABLE_PREFIX: &str = "lakewarden-";
@@ -130,6 +132,9 @@ impl AwsSettings {
             let variable = QueueUrls::variable(queue);
             get(variable).map(|value| queue_url(variable, value)).transpose()
         };
+        let reports = get(REPORTS).map_or(Ok(defaults.reports), |value| folder(REPORTS, value))?;
+        let bodies =
+            get(BODIES).map_or_else(|| Ok(Settings::bodies_beside(&reports)), |value| folder(BODIES, value))?;
         Ok(Self {
             tables: table_names(get(TABLE_PREFIX), get(DELTA_LOG_TABLE))?,
             queues: QueueUrls {
@@ -141,7 +146,8 @@ impl AwsSettings {
                 account_id: account_id.unwrap_or(defaults.account_id),
                 region: defaults.region,
                 default_isolation: get(DEFAULT_ISOLATION).map_or(Ok(defaults.default_isolation), isolation)?,
-                reports: get(REPORTS).map_or(Ok(defaults.reports), reports)?,
+                reports,
+                bodies,
             },
             account,
         })
@@ -188,10 +194,10 @@ fn isolation(value: String) -> Result<IsolationLevel, SettingsError> {
     }
 }
 
-fn reports(value: String) -> Result<Location, SettingsError> {
+fn folder(variable: &'static str, value: String) -> Result<Location, SettingsError> {
     match Location::parse(&value) {
         Ok(location) => Ok(location),
-        Err(error) => invalid(REPORTS, value, format!("a folder such as s3://bucket/path ({error})")),
+        Err(error) => invalid(variable, value, format!("a folder such as s3://bucket/path ({error})")),
     }
 }
 
@@ -238,6 +244,9 @@ mod tests {
         assert_eq!(settings.tables.name(Table::Commits), "prod.commits");
         assert_eq!(settings.tables.name(Table::DeltaLog), "delta_log");
         assert_eq!(settings.core.reports, Location::new("ops", "reports"));
+        assert_eq!(settings.core.bodies, Location::new("ops", "bodies"));
+        let apart = read(&[(REPORTS, "s3://ops/reports/"), (BODIES, "s3://own/large")]).unwrap();
+        assert_eq!(apart.core.bodies, Location::new("own", "large"));
         assert_eq!(settings.core.default_isolation, IsolationLevel::Serializable);
         assert_eq!((settings.core.account_id.as_str(), settings.account), ("123456789012", AccountSource::Given));
         assert_eq!(settings.queues.get(QueueName::Commits), Some("https://sqs.eu-west-1.amazonaws.com/1/c"));
@@ -251,6 +260,7 @@ mod tests {
             (TABLE_PREFIX, "a b", "letters, digits"),
             (DELTA_LOG_TABLE, "x", "3 to 255"),
             (REPORTS, "/tmp", "s3://bucket/path"),
+            (BODIES, "bodies", "s3://bucket/path"),
             (DEFAULT_ISOLATION, "snapshot", "WriteSerializable or Serializable"),
             (ACCOUNT_ID, "12", "twelve digits"),
             ("LAKEWARDEN_SWEEPS_QUEUE_URL", "sweeps", "https://sqs"),
