@@ -155,6 +155,7 @@ pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json
             shards: DEFAULT_SHARDS,
             older_epochs: Vec::new(),
             indexes: Vec::new(),
+            next_index: 0,
             has_statistics: false,
             version: 0,
             revision: Revision::fresh(ports.ids.as_ref()),
