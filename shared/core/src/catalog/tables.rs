@@ -181,6 +181,7 @@ async fn create_as(
             shards: DEFAULT_SHARDS,
             older_epochs: Vec::new(),
             indexes: Vec::new(),
+            next_index: 0,
             has_statistics: false,
             version: 0,
             revision: Revision::fresh(ports.ids.as_ref()),

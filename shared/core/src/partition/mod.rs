@@ -7,6 +7,7 @@ mod create;
 mod delete;
 mod descriptor;
 mod descriptor_item;
+mod index_item;
 mod instant;
 mod item;
 mod key;
@@ -30,4 +31,5 @@ pub use register::{NewPartition, Registered, register};
 
 pub(crate) use descriptor::{DescriptorCache, fill_defaults};
 pub(crate) use descriptor_item::descriptors_of;
+pub(crate) use index_item::places_of as index_places_of;
 pub(crate) use item::places_of;
