@@ -7,6 +7,9 @@
 //! | `LAKEWARDEN_REPORTS` | `s3://lakewarden-reports/sweeps` | folder for the reports of sweeps, outside every table |
 //! | `LAKEWARDEN_BODIES` | `bodies` in the bucket of the reports | folder for definitions too large for an item, outside every table |
 //! | `LAKEWARDEN_DEFAULT_ISOLATION` | `WriteSerializable` | for tables that do not say `delta.isolationLevel`; or `Serializable` |
+//! | `LAKEWARDEN_HISTORY_RETENTION_HOURS` | `168` | how long changed and deleted partitions stay readable as of a moment before; `0` keeps none |
+//! | `LAKEWARDEN_PARTITION_MOVES` | `allow` | UpdatePartition with other Values moves the partition; `refuse`: it is InvalidInputException |
+//! | `LAKEWARDEN_MAX_PARTITIONS_PER_TABLE` | `20000000` | compared with an approximate count |
 //! | `LAKEWARDEN_COMMITS_QUEUE_URL` | none | SQS queue of staged commits |
 //! | `LAKEWARDEN_SWEEPS_QUEUE_URL` | none | SQS queue of tables to sweep |
 //! | `LAKEWARDEN_CATALOG_WORK_QUEUE_URL` | none | SQS queue of the catalog's background work |
@@ -17,7 +20,7 @@
 //! sets what is logged. A variable that is set but empty counts as not set.
 
 use lakewarden_core::location::Location;
-use lakewarden_core::ports::{IsolationLevel, Settings};
+use lakewarden_core::ports::{IsolationLevel, PartitionMoves, Settings};
 use lakewarden_core::store::{QueueName, Table};
 use thiserror::Error;
 
@@ -27,6 +30,9 @@ const DELTA_LOG_TABLE: &str = "LAKEWARDEN_DELTA_LOG_TABLE";
 const REPORTS: &str = "LAKEWARDEN_REPORTS";
 const BODIES: &str = "LAKEWARDEN_BODIES";
 const DEFAULT_ISOLATION: &str = "LAKEWARDEN_DEFAULT_ISOLATION";
+const HISTORY_RETENTION: &str = "LAKEWARDEN_HISTORY_RETENTION_HOURS";
+const PARTITION_MOVES: &str = "LAKEWARDEN_PARTITION_MOVES";
+const MAX_PARTITIONS: &str = "LAKEWARDEN_MAX_PARTITIONS_PER_TABLE";
 const ACCOUNT_ID: &str = "LAKEWARDEN_ACCOUNT_ID";
 const DEFAULT_TABLE_PREFIX: &str = "lakewarden-";
 
@@ -148,6 +154,10 @@ impl AwsSettings {
                 default_isolation: get(DEFAULT_ISOLATION).map_or(Ok(defaults.default_isolation), isolation)?,
                 reports,
                 bodies,
+                history_retention_ms: get(HISTORY_RETENTION).map_or(Ok(defaults.history_retention_ms), hours_in_ms)?,
+                partition_moves: get(PARTITION_MOVES).map_or(Ok(defaults.partition_moves), partition_moves)?,
+                max_partitions_per_table: get(MAX_PARTITIONS)
+                    .map_or(Ok(defaults.max_partitions_per_table), max_partitions)?,
             },
             account,
         })
@@ -201,6 +211,28 @@ fn folder(variable: &'static str, value: String) -> Result<Location, SettingsErr
     }
 }
 
+fn hours_in_ms(value: String) -> Result<i64, SettingsError> {
+    match value.parse::<u32>() {
+        Ok(hours) => Ok(i64::from(hours) * 60 * 60 * 1000),
+        Err(_) => invalid(HISTORY_RETENTION, value, "a number of hours, 0 to keep no history"),
+    }
+}
+
+fn partition_moves(value: String) -> Result<PartitionMoves, SettingsError> {
+    match value.as_str() {
+        "allow" => Ok(PartitionMoves::Allow),
+        "refuse" => Ok(PartitionMoves::Refuse),
+        _ => invalid(PARTITION_MOVES, value, "allow or refuse"),
+    }
+}
+
+fn max_partitions(value: String) -> Result<u64, SettingsError> {
+    match value.parse() {
+        Ok(most) if most > 0 => Ok(most),
+        _ => invalid(MAX_PARTITIONS, value, "a number of partitions, at least 1"),
+    }
+}
+
 fn queue_url(variable: &'static str, value: String) -> Result<String, SettingsError> {
     let has_scheme = value.starts_with("https://") || value.starts_with("http://");
     if has_scheme && value.ends_with(".fifo") {
@@ -235,6 +267,9 @@ mod tests {
             (DELTA_LOG_TABLE, "delta_log"),
             (REPORTS, "s3://ops/reports/"),
             (DEFAULT_ISOLATION, "Serializable"),
+            (HISTORY_RETENTION, "0"),
+            (PARTITION_MOVES, "refuse"),
+            (MAX_PARTITIONS, "5"),
             (ACCOUNT_ID, "123456789012"),
             ("LAKEWARDEN_COMMITS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/c"),
             ("LAKEWARDEN_SWEEPS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/s"),
@@ -248,6 +283,8 @@ mod tests {
         let apart = read(&[(REPORTS, "s3://ops/reports/"), (BODIES, "s3://own/large")]).unwrap();
         assert_eq!(apart.core.bodies, Location::new("own", "large"));
         assert_eq!(settings.core.default_isolation, IsolationLevel::Serializable);
+        let partitions = (settings.core.history_retention_ms, settings.core.max_partitions_per_table);
+        assert_eq!((partitions, settings.core.partition_moves), ((0, 5), PartitionMoves::Refuse));
         assert_eq!((settings.core.account_id.as_str(), settings.account), ("123456789012", AccountSource::Given));
         assert_eq!(settings.queues.get(QueueName::Commits), Some("https://sqs.eu-west-1.amazonaws.com/1/c"));
         assert_eq!(settings.queues.get(QueueName::Sweeps), Some("https://sqs.eu-west-1.amazonaws.com/1/s"));
@@ -262,6 +299,9 @@ mod tests {
             (REPORTS, "/tmp", "s3://bucket/path"),
             (BODIES, "bodies", "s3://bucket/path"),
             (DEFAULT_ISOLATION, "snapshot", "WriteSerializable or Serializable"),
+            (HISTORY_RETENTION, "1.5", "number of hours"),
+            (PARTITION_MOVES, "yes", "allow or refuse"),
+            (MAX_PARTITIONS, "0", "at least 1"),
             (ACCOUNT_ID, "12", "twelve digits"),
             ("LAKEWARDEN_SWEEPS_QUEUE_URL", "sweeps", "https://sqs"),
             ("LAKEWARDEN_COMMITS_QUEUE_URL", "https://sqs/1/c.fifo", "standard queue"),

@@ -32,6 +32,16 @@ pub enum IsolationLevel {
     Serializable,
 }
 
+/// What an update of a partition with other values does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartitionMoves {
+    /// The partition moves, with its statistics.
+    #[default]
+    Allow,
+    /// It is refused: the service's reference says that values cannot change.
+    Refuse,
+}
+
 /// Settings of a deployment. `shared/aws` reads them from a function's environment, `local` from flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -44,6 +54,11 @@ pub struct Settings {
     /// Where definitions lie that are too large for an item of DynamoDB; lies outside every table. By default in the
     /// bucket of the reports.
     pub bodies: Location,
+    /// How long changed and deleted partitions can still be read as of a moment before; 0 keeps none.
+    pub history_retention_ms: i64,
+    pub partition_moves: PartitionMoves,
+    /// Partitions of one table, about: the count it is compared with is refreshed by batches.
+    pub max_partitions_per_table: u64,
 }
 
 impl Settings {
@@ -62,6 +77,9 @@ impl Default for Settings {
             default_isolation: IsolationLevel::default(),
             bodies: Self::bodies_beside(&reports),
             reports,
+            history_retention_ms: 7 * 24 * 60 * 60 * 1000,
+            partition_moves: PartitionMoves::default(),
+            max_partitions_per_table: 20_000_000,
         }
     }
 }

@@ -22,6 +22,15 @@ pub enum CatalogError {
     /// UpdateTable named a version that is not the current one: somebody else was faster.
     #[error("Update table failed due to concurrent modifications.")]
     TableChanged,
+    /// The caller read another revision than there is now.
+    #[error("The partition was changed since the expected revision was read. Read it again and decide anew.")]
+    PartitionChanged,
+    /// Others were at the same thing all the time that there was; nothing was written.
+    #[error("Others were changing the same thing all the time. Nothing was written: try again.")]
+    OutOfTime,
+    /// A limit on numbers of things; the text says which.
+    #[error("{0}")]
+    LimitExceeded(String),
     /// Others changed the same thing again and again while we tried.
     #[error("{0} is being changed by others at this moment. Try again.")]
     Contended(String),

@@ -39,4 +39,4 @@ pub use work::CatalogWork;
 
 pub(crate) use body::{body_size_bytes, check_item_size, decode_body, encode_body};
 pub(crate) use process_cache::{cache_of, lock};
-pub(crate) use writes::{Refused, delete_present, put};
+pub(crate) use writes::{Refused, put};

@@ -22,8 +22,10 @@ impl From<CatalogError> for GlueException {
                 Name::EntityNotFound
             }
             E::DatabaseExists | E::TableExists | E::PartitionExists => Name::AlreadyExists,
-            E::TableChanged | E::Contended(_) => Name::ConcurrentModification,
+            E::TableChanged | E::PartitionChanged | E::Contended(_) => Name::ConcurrentModification,
             E::ValuesMismatch | E::ForeignToken | E::Invalid(_) | E::Location(_) => Name::InvalidInput,
+            E::OutOfTime => Name::OperationTimeout,
+            E::LimitExceeded(_) => Name::ResourceNumberLimitExceeded,
             E::TooLarge { .. } | E::Unsupported(_) => Name::UnsupportedOperation,
             E::Broken(_) => return GlueException::internal(error),
             E::Store(error) if error.kind == StoreErrorKind::Conflict => return busy(error),

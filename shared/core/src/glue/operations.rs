@@ -50,6 +50,8 @@ pub static OPERATIONS: &[Operation] = &[
     operation!("GetPartition", partitions::get_partition),
     operation!("GetPartitions", partitions::get_partitions),
     operation!("BatchGetPartition", partitions::batch_get_partition),
+    operation!("UpdatePartition", partitions::update_partition),
+    operation!("BatchUpdatePartition", partitions::batch_update_partition),
     operation!("DeletePartition", partitions::delete_partition),
     operation!("BatchDeletePartition", partitions::batch_delete_partition),
     // Table optimizers

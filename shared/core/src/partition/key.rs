@@ -43,6 +43,11 @@ enum Written {
 ///
 /// `types` are those of the epoch, by position; positions beyond are text.
 pub fn encode_key(types: &[KeyType], values: &[String]) -> Vec<u8> {
+    encode_key_within(types, values, SORT_KEY_MAX_BYTES)
+}
+
+/// The same in at most `max_bytes`, for keys that have more behind it.
+pub(super) fn encode_key_within(types: &[KeyType], values: &[String], max_bytes: usize) -> Vec<u8> {
     let arity = u8::try_from(values.len()).unwrap_or(ARITY_OPEN_END);
     let mut key = vec![arity];
     let mut variants = Vec::new();
@@ -56,11 +61,11 @@ pub fn encode_key(types: &[KeyType], values: &[String]) -> Vec<u8> {
         key.push(u8::try_from(at.saturating_add(1)).unwrap_or(u8::MAX));
         encode_text(value, &mut key);
     }
-    let fits = key.len() < SORT_KEY_MAX_BYTES || (key.len() == SORT_KEY_MAX_BYTES && key.last() != Some(&CUT_MARK));
+    let fits = key.len() < max_bytes || (key.len() == max_bytes && key.last() != Some(&CUT_MARK));
     if fits && arity != ARITY_OPEN_END {
         return key;
     }
-    key.resize(SORT_KEY_MAX_BYTES - HASH_BYTES - 1, 0);
+    key.resize(max_bytes.saturating_sub(HASH_BYTES + 1), 0);
     key.extend_from_slice(&hash_of_values(values));
     key.push(CUT_MARK);
     key

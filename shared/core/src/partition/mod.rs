@@ -3,10 +3,14 @@
 //! A partition's identity is its table and the ordered list of its values, which are never folded or trimmed. Items are
 //! spread over the table's shards by a hash of the values, and in each shard are in key order.
 
+mod attempts;
+mod batch;
+mod change;
 mod create;
 mod delete;
 mod descriptor;
 mod descriptor_item;
+mod history_item;
 mod index_item;
 mod instant;
 mod item;
@@ -16,6 +20,7 @@ mod list;
 mod number;
 mod read;
 mod register;
+mod update;
 
 pub use create::{PartitionInput, create, create_many};
 pub use delete::{delete, delete_many};
@@ -28,6 +33,7 @@ pub use list::{Listing, PartitionPage, Segment, list};
 pub use number::Number;
 pub use read::{Partition, get, get_many};
 pub use register::{NewPartition, Registered, register};
+pub use update::{PartitionUpdate, update, update_many};
 
 pub(crate) use descriptor::{DescriptorCache, fill_defaults};
 pub(crate) use descriptor_item::descriptors_of;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Map, Value as Json};
 
+use super::attempts::find;
 use super::descriptor::{ColumnSchema, Loaded, Part, PartId, assemble, load_parts};
 use super::item::{self, PartitionItem};
 use crate::catalog::{CatalogError, Revision, TableId, TableRef};
@@ -88,8 +89,8 @@ pub(super) async fn complete(
 /// # Errors
 /// [`CatalogError::PartitionNotFound`].
 pub async fn get(ports: &Ports, table: &TableRef, values: &[String]) -> Result<Partition, CatalogError> {
-    let item = ports.items.get(&item::key(table, values), Consistency::Strong).await?;
-    let stored = item::decode(&item.ok_or(CatalogError::PartitionNotFound)?)?;
+    let found = find(ports, table, values).await?.ok_or(CatalogError::PartitionNotFound)?;
+    let stored = item::decode(&found.item)?;
     let mut partitions = complete(ports, &table.table_id, vec![stored], ColumnSchema::Include).await?;
     partitions.pop().ok_or(CatalogError::PartitionNotFound)
 }

@@ -63,7 +63,7 @@ async fn what_a_late_writer_adds_is_removed_by_the_next_pass() {
     assert_eq!(wire.work(&message).await, Outcome::Continued, "too early to be the last pass");
     // A request that resolved the table before the drop.
     let late = crate::partition::PartitionInput { values: vec!["7".to_owned()], ..Default::default() };
-    crate::partition::create(&wire.app.ports, &table, late).await.unwrap();
+    crate::partition::create(&wire.app.ports, &wire.app.settings, &table, late).await.unwrap();
     wire.world.clock.advance_ms(LONGEST_FUNCTION_MS);
     assert_eq!(wire.work_off().await, [Outcome::Continued, Outcome::Done]);
     assert!(wire.left().iter().all(|key| key.table != Table::Partitions));
