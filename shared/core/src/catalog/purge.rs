@@ -6,6 +6,8 @@
 use futures::StreamExt;
 
 use super::database_item;
+use super::function_item;
+use super::spill::{Owner, remove_bodies};
 use super::table_definition_item;
 use super::table_head_item;
 use super::tables::drop_found;
@@ -105,6 +107,12 @@ async fn purge_table(ports: &Ports, id: &TableId, deadline: Deadline) -> Result<
             return send_on(ports, &CatalogWork::PurgeTable(id.clone()), 0).await;
         }
     }
+    // Last, since items name them.
+    let bodies = remove_bodies(ports, Owner::Table(id), deadline).await?;
+    if bodies.stopped_early {
+        return send_on(ports, &CatalogWork::PurgeTable(id.clone()), 0).await;
+    }
+    removed += bodies.removed;
     finish(ports, &CatalogWork::PurgeTable(id.clone()), &tombstone, started_ms, removed).await
 }
 
@@ -214,5 +222,18 @@ async fn purge_database(ports: &Ports, id: &DatabaseId, deadline: Deadline) -> R
             break;
         }
     }
-    finish(ports, &work, &tombstone, started_ms, dropped).await
+    let mut removed = dropped;
+    for pk in [database_item::items_of(id), function_item::functions_of(id)] {
+        let swept = remove_all(ports, Table::Catalog, &pk, deadline).await?;
+        removed += swept.removed;
+        if swept.stopped_early {
+            return send_on(ports, &work, 0).await;
+        }
+    }
+    let bodies = remove_bodies(ports, Owner::Database(id), deadline).await?;
+    if bodies.stopped_early {
+        return send_on(ports, &work, 0).await;
+    }
+    removed += bodies.removed;
+    finish(ports, &work, &tombstone, started_ms, removed).await
 }

@@ -18,10 +18,11 @@ impl From<CatalogError> for GlueException {
         use CatalogError as E;
         use GlueExceptionName as Name;
         let name = match &error {
-            E::DatabaseNotFound(_) | E::TableNotFound(_) | E::PartitionNotFound | E::DroppedMeanwhile => {
+            E::DatabaseNotFound(_) | E::TableNotFound(_) | E::PartitionNotFound | E::NotFound(_) => {
                 Name::EntityNotFound
             }
-            E::DatabaseExists | E::TableExists | E::PartitionExists => Name::AlreadyExists,
+            E::DroppedMeanwhile => Name::EntityNotFound,
+            E::DatabaseExists | E::TableExists | E::PartitionExists | E::Exists(_) => Name::AlreadyExists,
             E::TableChanged | E::PartitionChanged | E::Contended(_) => Name::ConcurrentModification,
             E::ValuesMismatch | E::ForeignToken | E::Invalid(_) | E::Location(_) => Name::InvalidInput,
             E::OutOfTime => Name::OperationTimeout,

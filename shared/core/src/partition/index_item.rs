@@ -58,10 +58,7 @@ pub(super) fn keys(table: &TableRef, values: &[String]) -> Vec<Key> {
 /// The entry of a partition with these values (in the table's order).
 pub(super) fn encode(values: &[String]) -> Item {
     let values = values.iter().map(|value| Value::from(value.as_str())).collect();
-    Item::from([
-        ("schema_version".to_owned(), Value::Int(SCHEMA_VERSION)),
-        ("values".to_owned(), Value::List(values)),
-    ])
+    Item::from([("schema_version".to_owned(), Value::Int(SCHEMA_VERSION)), ("values".to_owned(), Value::List(values))])
 }
 
 /// Values of the partition that an entry points to, in the table's order.

@@ -1,14 +1,18 @@
 //! The catalog through its wire: request JSON in, response JSON out.
 
 mod concurrency;
+mod constraints;
 mod counts;
 mod drops;
 mod errors;
 mod faults;
 mod malformed;
+mod neighbours;
 mod paging;
 mod partitions;
+mod search;
 mod tables;
+mod versions;
 
 use serde_json::{Value, json};
 
