@@ -11,6 +11,7 @@ mod delete;
 mod descriptor;
 mod descriptor_item;
 mod history_item;
+mod index_item;
 mod instant;
 mod item;
 mod key;
@@ -36,4 +37,5 @@ pub use update::{PartitionUpdate, update, update_many};
 
 pub(crate) use descriptor::{DescriptorCache, fill_defaults};
 pub(crate) use descriptor_item::descriptors_of;
+pub(crate) use index_item::places_of as index_places_of;
 pub(crate) use item::places_of;
