@@ -10,6 +10,7 @@ mod create;
 mod delete;
 mod descriptor;
 mod descriptor_item;
+mod estimate;
 mod history_item;
 mod index_item;
 mod instant;
@@ -20,6 +21,8 @@ mod list;
 mod number;
 mod read;
 mod register;
+mod statistics;
+mod statistics_item;
 mod update;
 
 pub use create::{PartitionInput, create, create_many};
@@ -33,9 +36,14 @@ pub use list::{Listing, PartitionPage, Segment, list};
 pub use number::Number;
 pub use read::{Partition, get, get_many};
 pub use register::{NewPartition, Registered, register};
+pub use statistics::{delete_statistics, get_statistics, owner_of, put_statistics};
+pub use statistics_item::StatisticsOwner;
 pub use update::{PartitionUpdate, update, update_many};
 
 pub(crate) use descriptor::{DescriptorCache, fill_defaults};
 pub(crate) use descriptor_item::descriptors_of;
 pub(crate) use index_item::places_of as index_places_of;
 pub(crate) use item::places_of;
+
+#[cfg(test)]
+mod tests;

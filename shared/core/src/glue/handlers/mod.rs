@@ -2,6 +2,7 @@
 
 pub(super) mod databases;
 pub(super) mod partitions;
+pub(super) mod statistics;
 pub(super) mod tables;
 
 use serde_json::{Map, Value};
