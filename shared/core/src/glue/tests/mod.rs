@@ -8,7 +8,10 @@ mod faults;
 mod malformed;
 mod paging;
 mod partitions;
+mod statistics;
 mod tables;
+mod throttling;
+mod updates;
 
 use serde_json::{Value, json};
 
