@@ -36,8 +36,11 @@ pub enum CatalogError {
     Contended(String),
     #[error("The number of partition keys do not match the number of partition values")]
     ValuesMismatch,
-    #[error("{what} takes {size_bytes} bytes; more than {max_bytes} cannot be stored yet")]
+    #[error("{what} takes {size_bytes} bytes; more than {max_bytes} cannot be stored")]
     TooLarge { what: String, size_bytes: usize, max_bytes: usize },
+    /// A part of it that is kept elsewhere is gone already.
+    #[error("This was dropped while it was being read.")]
+    DroppedMeanwhile,
     #[error("{0}")]
     Location(#[from] LocationError),
     #[error("The NextToken is not one of this listing. Start again without a token.")]

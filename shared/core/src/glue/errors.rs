@@ -18,7 +18,9 @@ impl From<CatalogError> for GlueException {
         use CatalogError as E;
         use GlueExceptionName as Name;
         let name = match &error {
-            E::DatabaseNotFound(_) | E::TableNotFound(_) | E::PartitionNotFound => Name::EntityNotFound,
+            E::DatabaseNotFound(_) | E::TableNotFound(_) | E::PartitionNotFound | E::DroppedMeanwhile => {
+                Name::EntityNotFound
+            }
             E::DatabaseExists | E::TableExists | E::PartitionExists => Name::AlreadyExists,
             E::TableChanged | E::PartitionChanged | E::Contended(_) => Name::ConcurrentModification,
             E::ValuesMismatch | E::ForeignToken | E::Invalid(_) | E::Location(_) => Name::InvalidInput,

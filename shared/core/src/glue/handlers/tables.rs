@@ -54,9 +54,8 @@ pub(in crate::glue) async fn create_table(app: &App, input: Value) -> Result<Val
 pub(in crate::glue) async fn get_table(app: &App, input: Value) -> Result<Value, GlueException> {
     let input = members(input);
     refuse_the_past(&input)?;
-    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
     let (database, name) = (input.required("DatabaseName")?, input.required("Name")?);
-    let (table, definition) = tables::get_table(items, clock, database, name).await?;
+    let (table, definition) = tables::get_table(&app.ports, database, name).await?;
     Ok(json!({ "Table": attributes(&input, render::table(&table, &definition, &app.settings.account_id))? }))
 }
 
@@ -86,9 +85,8 @@ pub(in crate::glue) async fn get_tables(app: &App, input: Value) -> Result<Value
     let folded = fold(database);
     let scope = Scope(&["GetTables", &folded, expression.unwrap_or_default()]);
     let after = name_position(app, &input, &scope).await?;
-    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
     let limit = page_size(&input, PAGE_MAX);
-    let page = tables::list_tables(items, clock, database, pattern.as_ref(), after, limit).await?;
+    let page = tables::list_tables(&app.ports, database, pattern.as_ref(), after, limit).await?;
     let mut next = page.next;
     let mut shown = Sized::default();
     let mut last: Option<String> = None;
