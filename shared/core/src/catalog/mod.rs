@@ -7,14 +7,17 @@
 mod body;
 mod database_item;
 mod databases;
+mod epochs;
 mod error;
 mod ids;
+pub mod indexes;
 mod location_item;
 pub mod locations;
 mod names;
 mod page_token;
 mod process_cache;
 pub mod purge;
+mod settle;
 mod spill;
 mod table_definition_item;
 mod table_head_item;
@@ -23,6 +26,7 @@ pub mod tables;
 mod token_key_item;
 mod tombstone_item;
 mod work;
+mod work_item;
 mod writes;
 
 pub use body::escaped_len;
@@ -39,4 +43,4 @@ pub use work::CatalogWork;
 
 pub(crate) use body::{body_size_bytes, check_item_size, decode_body, encode_body};
 pub(crate) use process_cache::{cache_of, lock};
-pub(crate) use writes::{Refused, put};
+pub(crate) use writes::{Cancelled, Refused, put, transact};

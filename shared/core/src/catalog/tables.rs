@@ -3,6 +3,8 @@
 use serde_json::{Map, Value as Json};
 
 use super::database_item::{self, DatabaseHead, decode_head};
+use super::epochs::plan_keys;
+use super::indexes::{NewIndex, plan_first};
 use super::location_item::{self, LocationEntry};
 use super::names::{can_exist, fold};
 use super::spill::{Owner, forget_body, load_body, store_body};
@@ -11,7 +13,7 @@ use super::table_head_item::{self, TableRef};
 use super::tombstone_item::{self, Dropped, Tombstone};
 use super::work::{self, CatalogWork};
 use super::writes::{Cancelled, transact};
-use super::{CatalogError, Revision, TableId};
+use super::{CatalogError, Revision, TableId, work_item};
 use crate::location::Location;
 use crate::partition::KeyType;
 use crate::ports::Ports;
@@ -120,7 +122,12 @@ fn put_location(table: &TableRef, location: Location) -> Write {
 
 /// What must go with a table's head. The tombstone comes first.
 fn writes_to_forget(table: &TableRef, definition: Option<&TableDefinition>, now_ms: i64) -> Vec<Write> {
-    let dropped = Dropped::Table { table_id: table.table_id.clone(), epoch: table.epoch, shards: table.shards };
+    let dropped = Dropped::Table {
+        table_id: table.table_id.clone(),
+        epoch: table.epoch,
+        shards: table.shards,
+        next_index: table.next_index,
+    };
     let tombstone = Tombstone { dropped, dropped_ms: now_ms };
     let mut writes = vec![
         put(tombstone.key(), tombstone_item::encode(&tombstone), Condition::Always),
@@ -138,11 +145,24 @@ fn writes_to_forget(table: &TableRef, definition: Option<&TableDefinition>, now_
 /// # Errors
 /// [`CatalogError::TableExists`], [`CatalogError::DatabaseNotFound`], and locations or definitions that cannot be kept.
 pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json>) -> Result<TableRef, CatalogError> {
+    create_indexed_table(ports, database, input, &[]).await
+}
+
+/// The same with partition indexes.
+///
+/// # Errors
+/// Those of [`create_table`] and of [`super::indexes::create_index`].
+pub async fn create_indexed_table(
+    ports: &Ports,
+    database: &str,
+    input: Map<String, Json>,
+    indexes: &[NewIndex],
+) -> Result<TableRef, CatalogError> {
     let now_ms = ports.clock.now_ms();
     let definition = TableDefinition::new(input, now_ms);
     let table_id = TableId::fresh(ports.ids.as_ref());
     let mut stored = None;
-    let outcome = create_as(ports, database, &definition, &table_id, &mut stored).await;
+    let outcome = create_as(ports, database, (&definition, indexes), &table_id, &mut stored).await;
     if let (Err(error), Some(item)) = (&outcome, &stored)
         // Whether a silent store did the write is not known.
         && !matches!(error, CatalogError::Store(_))
@@ -155,7 +175,7 @@ pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json
 async fn create_as(
     ports: &Ports,
     database: &str,
-    definition: &TableDefinition,
+    (definition, indexes): (&TableDefinition, &[NewIndex]),
     table_id: &TableId,
     stored: &mut Option<Item>,
 ) -> Result<TableRef, CatalogError> {
@@ -188,6 +208,7 @@ async fn create_as(
             revision: Revision::fresh(ports.ids.as_ref()),
             created_ms: now_ms,
         };
+        let table = plan_first(table, indexes)?;
         let item = match &stored {
             Some(item) => item,
             None => stored.insert(stored_definition(ports, table_id, definition).await?),
@@ -269,11 +290,11 @@ pub async fn update_table(
         }
         let Some(old) = read_definition(ports, &current.table_id).await? else { continue };
         let next = TableRef {
-            keys: definition.partition_keys(),
             version: current.version.saturating_add(1),
             revision: Revision::fresh(ports.ids.as_ref()),
-            ..current.clone()
+            ..plan_keys(&current, definition.partition_keys(), ports.clock.now_ms())?
         };
+        let opens_epoch = next.epoch != current.epoch;
         let head = table_head_item::encode(&next);
         let at_head = table_head_item::key(&next.database, &next.name);
         super::body::check_item_size(&at_head, &head, "The list of this table's partition keys")?;
@@ -293,8 +314,16 @@ pub async fn update_table(
                 condition: Condition::Always,
             }));
         }
+        if opens_epoch {
+            writes.push(work_item::open(ports, &next));
+        }
         match transact(ports, &writes).await {
-            Ok(()) => return Ok(next),
+            Ok(()) => {
+                if opens_epoch {
+                    work::request(ports, &CatalogWork::SettleTable(next.table_id.clone())).await;
+                }
+                return Ok(next);
+            }
             Err(Cancelled::Conditions) => {}
             Err(Cancelled::Store(error)) => return Err(error.into()),
         }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::super::GlueException;
 use super::super::input::{Members, Read};
 use super::super::render::{self, Sized};
+use super::indexes::new_indexes;
 use super::{add_token, members, name_position, page_size, refuse_the_past};
 use crate::catalog::tables::{self, NamePattern};
 use crate::catalog::{Scope, fold};
@@ -44,10 +45,10 @@ fn mark_iceberg(input: &Members, table: &mut Members) -> Result<(), GlueExceptio
 pub(in crate::glue) async fn create_table(app: &App, input: Value) -> Result<Value, GlueException> {
     let mut input = members(input);
     input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
-    input.refuse(&["PartitionIndexes"], "create the table without; listings do not depend on indexes")?;
+    let indexes = new_indexes(&input)?;
     let mut table = table_input(&mut input)?;
     mark_iceberg(&input, &mut table)?;
-    tables::create_table(&app.ports, input.required("DatabaseName")?, table).await?;
+    tables::create_indexed_table(&app.ports, input.required("DatabaseName")?, table, &indexes).await?;
     Ok(json!({}))
 }
 
@@ -119,12 +120,4 @@ pub(in crate::glue) async fn delete_table(app: &App, input: Value) -> Result<Val
     input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
     tables::drop_table(&app.ports, input.required("DatabaseName")?, input.required("Name")?).await?;
     Ok(json!({}))
-}
-
-/// There are no indexes; clients ask after every table they create.
-pub(in crate::glue) async fn get_partition_indexes(app: &App, input: Value) -> Result<Value, GlueException> {
-    let input = members(input);
-    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
-    tables::find_table(items, clock, input.required("DatabaseName")?, input.required("TableName")?).await?;
-    Ok(json!({ "PartitionIndexDescriptorList": [] }))
 }
