@@ -9,6 +9,7 @@ mod database_item;
 mod databases;
 mod epochs;
 mod error;
+mod head_notes;
 mod ids;
 pub mod indexes;
 mod location_item;
@@ -42,5 +43,6 @@ pub use table_head_item::{IndexRef, IndexState, KeyColumn, OlderEpoch, TableRef}
 pub use work::CatalogWork;
 
 pub(crate) use body::{body_size_bytes, check_item_size, decode_body, encode_body};
+pub(crate) use head_notes::{add_to_estimate, note_statistics};
 pub(crate) use process_cache::{cache_of, lock};
 pub(crate) use writes::{Cancelled, Refused, put, transact};

@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::GlueException;
-use super::handlers::{databases, indexes, partitions, tables};
+use super::handlers::{databases, indexes, partitions, statistics, tables};
 use crate::ports::App;
 use crate::sweep::optimizer as optimizers;
 
@@ -56,6 +56,13 @@ pub static OPERATIONS: &[Operation] = &[
     operation!("BatchUpdatePartition", partitions::batch_update_partition),
     operation!("DeletePartition", partitions::delete_partition),
     operation!("BatchDeletePartition", partitions::batch_delete_partition),
+    // Column statistics
+    operation!("GetColumnStatisticsForPartition", statistics::get_for_partition),
+    operation!("UpdateColumnStatisticsForPartition", statistics::update_for_partition),
+    operation!("DeleteColumnStatisticsForPartition", statistics::delete_for_partition),
+    operation!("GetColumnStatisticsForTable", statistics::get_for_table),
+    operation!("UpdateColumnStatisticsForTable", statistics::update_for_table),
+    operation!("DeleteColumnStatisticsForTable", statistics::delete_for_table),
     // Table optimizers
     operation!("CreateTableOptimizer", optimizers::create_table_optimizer),
     operation!("GetTableOptimizer", optimizers::get_table_optimizer),

@@ -1,6 +1,7 @@
 //! Carrying out what was planned, again while the store is busy or silent. Whatever is repeated is safe to repeat:
 //! transactions by their token, reads by nature.
 
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 
 use sha2::{Digest, Sha256};
@@ -9,10 +10,11 @@ use super::change::{Next, plan_change};
 use super::history_item::{self, Retention};
 use super::item::{Current, current_epoch, key, key_in, older_epochs};
 use crate::catalog::{CatalogError, PartitionId, Revision, TableRef};
+use crate::limits::{ANSWER_MAX_BYTES, BATCH_WRITE_MAX_KEYS};
 use crate::ports::Ports;
 use crate::store::{
     CancelReason, Condition, Consistency, Fields, Item, Key, Query, SortRange, StoreError, StoreErrorKind, Table,
-    TransactError, Write, WriteError,
+    TransactError, Write, WriteError, item_size_bytes,
 };
 
 /// How often one request is sent to a store that is throttled or does not answer.
@@ -116,6 +118,88 @@ fn is_ours(write: &Write, reason: &CancelReason) -> bool {
         }
         _ => false,
     }
+}
+
+/// What was read of a batch.
+#[derive(Default)]
+pub(super) struct ReadBatch {
+    pub(super) found: HashMap<Key, Item>,
+    /// Not looked at.
+    pub(super) left: HashSet<Key>,
+    /// Why some are left, unless what was found is more than an answer can hold.
+    pub(super) trouble: Option<StoreError>,
+}
+
+/// Reads up to 100 items, again while some are left; gives up those that stay left. Reads no more once it has as much as
+/// an answer can hold, so that a batch of the largest items needs no more memory than two pages of them.
+pub(super) async fn get_patiently(ports: &Ports, keys: Vec<Key>) -> Result<ReadBatch, StoreError> {
+    let mut read = ReadBatch { left: keys.into_iter().collect(), ..ReadBatch::default() };
+    let mut size_bytes = 0;
+    let mut patience = Patience::default();
+    while !read.left.is_empty() && size_bytes < ANSWER_MAX_BYTES {
+        let keys: Vec<Key> = read.left.iter().cloned().collect();
+        let error = match ports.items.batch_get(&keys, Consistency::Strong).await {
+            Ok(answer) if answer.unprocessed.len() < keys.len() => {
+                size_bytes += answer.found.iter().map(|(key, item)| item_size_bytes(key, item)).sum::<usize>();
+                read.found.extend(answer.found);
+                read.left = answer.unprocessed.into_iter().collect();
+                continue;
+            }
+            Ok(_) => StoreError::new(StoreErrorKind::Throttled, "batch_get partitions", "nothing was read"),
+            Err(error) => error,
+        };
+        match patience.after(ports, error).await {
+            Ok(()) => {}
+            Err(error) if error.is_retryable() => {
+                read.trouble = Some(error);
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}
+
+/// Puts an item whatever is there.
+pub(super) async fn upsert(ports: &Ports, key: &Key, item: &Item) -> Result<(), StoreError> {
+    let mut patience = Patience::default();
+    loop {
+        match ports.items.put(key, item.clone(), Condition::Always).await {
+            Ok(()) | Err(WriteError::ConditionFailed { .. }) => return Ok(()),
+            Err(WriteError::Store(error)) => patience.after(ports, error).await?,
+        }
+    }
+}
+
+/// Deletes an item, if it is there.
+pub(super) async fn remove(ports: &Ports, key: &Key) -> Result<(), StoreError> {
+    let mut patience = Patience::default();
+    loop {
+        match ports.items.delete(key, Condition::Always).await {
+            Ok(()) | Err(WriteError::ConditionFailed { .. }) => return Ok(()),
+            Err(WriteError::Store(error)) => patience.after(ports, error).await?,
+        }
+    }
+}
+
+/// Deletes many items, if they are there.
+pub(super) async fn remove_many(ports: &Ports, keys: Vec<Key>) -> Result<(), StoreError> {
+    for batch in keys.chunks(BATCH_WRITE_MAX_KEYS) {
+        let mut left = batch.to_vec();
+        let mut patience = Patience::default();
+        while !left.is_empty() {
+            let error = match ports.items.batch_delete(&left).await {
+                Ok(rest) if rest.len() < left.len() => {
+                    left = rest;
+                    continue;
+                }
+                Ok(_) => StoreError::new(StoreErrorKind::Throttled, "batch_delete partitions", "nothing was deleted"),
+                Err(error) => error,
+            };
+            patience.after(ports, error).await?;
+        }
+    }
+    Ok(())
 }
 
 /// The partition with these values, wherever it is; one strong get for a table whose keys never changed.

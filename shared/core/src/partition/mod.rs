@@ -11,6 +11,7 @@ mod create;
 mod delete;
 mod descriptor;
 mod descriptor_item;
+mod estimate;
 mod history_item;
 mod index_item;
 mod instant;
@@ -23,6 +24,8 @@ mod number;
 mod read;
 mod register;
 mod rekey;
+mod statistics;
+mod statistics_item;
 mod update;
 
 pub use create::{PartitionInput, create, create_many};
@@ -36,6 +39,8 @@ pub use list::{Listing, PartitionPage, Segment, list};
 pub use number::Number;
 pub use read::{Partition, get, get_many};
 pub use register::{NewPartition, Registered, register};
+pub use statistics::{delete_statistics, get_statistics, owner_of, put_statistics};
+pub use statistics_item::StatisticsOwner;
 pub use update::{PartitionUpdate, update, update_many};
 
 pub(crate) use backfill::backfill_page;
@@ -45,3 +50,7 @@ pub(crate) use history_item::places_of as history_places_of;
 pub(crate) use index_item::places_of as index_places_of;
 pub(crate) use item::places_of;
 pub(crate) use rekey::{Rows, rekey_page};
+pub(crate) use statistics_item::places_of as statistics_places_of;
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 pub(super) mod databases;
 pub(super) mod indexes;
 pub(super) mod partitions;
+pub(super) mod statistics;
 pub(super) mod tables;
 
 use serde_json::{Map, Value};
