@@ -257,7 +257,6 @@ async fn put(
     (key, item, condition): (&Key, &Item, &Condition),
 ) -> Result<(), CatalogError> {
     let mut patience = Patience::default();
-    let mut is_open = false;
     loop {
         let error = match ports.items.put(key, item.clone(), condition.clone()).await {
             Ok(()) => return Ok(()),
@@ -266,25 +265,28 @@ async fn put(
             {
                 return Ok(());
             }
-            Err(WriteError::ConditionFailed { .. }) if !is_open => return Err(CatalogError::PartitionExists),
-            Err(WriteError::ConditionFailed { .. }) => {
-                let was_ours = has_been(ports, table, new).await?;
-                return if was_ours { Ok(()) } else { Err(CatalogError::PartitionExists) };
-            }
+            Err(WriteError::ConditionFailed { .. }) => return Err(CatalogError::PartitionExists),
             Err(WriteError::Store(error)) => error,
         };
-        if error.kind == StoreErrorKind::Unavailable && retention == Retention::Nothing {
+        let is_open = error.kind == StoreErrorKind::Unavailable;
+        if is_open && retention == Retention::Nothing {
             return Err(error.into());
         }
-        is_open = is_open || error.kind == StoreErrorKind::Unavailable;
         patience.after(ports, error).await.map_err(told)?;
-        if is_open && has_been(ports, table, new).await? {
+        if is_open && (is_there(ports, key, new).await? || has_been(ports, table, new).await?) {
             return Ok(());
         }
     }
 }
 
-/// Whether a new partition was here already and is history.
+/// Whether a new partition is here already. To be asked before [`has_been`]: it goes from here to there.
+async fn is_there(ports: &Ports, key: &Key, new: &New<'_>) -> Result<bool, CatalogError> {
+    let found = read(ports, || ports.items.get(key, Consistency::Strong)).await?;
+    let found = found.map(|item| Current::read(key.clone(), item)).transpose()?;
+    Ok(found.is_some_and(|found| found.partition_id == *new.partition_id))
+}
+
+/// Whether a new partition was here and is history.
 async fn has_been(ports: &Ports, table: &TableRef, new: &New<'_>) -> Result<bool, CatalogError> {
     let (values, partition_id) = (new.next.values, new.partition_id);
     let epoch = current_epoch(table);

@@ -11,7 +11,10 @@ mod indexes;
 mod malformed;
 mod paging;
 mod partitions;
+mod statistics;
 mod tables;
+mod throttling;
+mod updates;
 
 use serde_json::{Value, json};
 
