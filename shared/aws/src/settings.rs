@@ -5,6 +5,7 @@
 //! | `LAKEWARDEN_TABLE_PREFIX` | `lakewarden-` | put before `catalog`, `partitions`, `commits` and `delta_log` |
 //! | `LAKEWARDEN_DELTA_LOG_TABLE` | `<prefix>delta_log` | whole name of the table shared with Delta's DynamoDB log store |
 //! | `LAKEWARDEN_REPORTS` | `s3://lakewarden-reports/sweeps` | folder for the reports of sweeps, outside every table |
+//! | `LAKEWARDEN_BODIES` | `bodies` in the bucket of the reports | folder for definitions too large for an item, outside every table |
 //! | `LAKEWARDEN_DEFAULT_ISOLATION` | `WriteSerializable` | for tables that do not say `delta.isolationLevel`; or `Serializable` |
 //! | `LAKEWARDEN_HISTORY_RETENTION_HOURS` | `168` | how long changed and deleted partitions stay readable as of a moment before; `0` keeps none |
 //! | `LAKEWARDEN_PARTITION_MOVES` | `allow` | UpdatePartition with other Values moves the partition; `refuse`: it is InvalidInputException |
@@ -27,6 +28,7 @@ pub(crate) const RUNS_IN_LAMBDA: &str = "AWS_LAMBDA_FUNCTION_NAME";
 const TABLE_PREFIX: &str = "LAKEWARDEN_TABLE_PREFIX";
 const DELTA_LOG_TABLE: &str = "LAKEWARDEN_DELTA_LOG_TABLE";
 const REPORTS: &str = "LAKEWARDEN_REPORTS";
+const BODIES: &str = "LAKEWARDEN_BODIES";
 const DEFAULT_ISOLATION: &str = "LAKEWARDEN_DEFAULT_ISOLATION";
 const HISTORY_RETENTION: &str = "LAKEWARDEN_HISTORY_RETENTION_HOURS";
 const PARTITION_MOVES: &str = "LAKEWARDEN_PARTITION_MOVES";
@@ -136,6 +138,9 @@ impl AwsSettings {
             let variable = QueueUrls::variable(queue);
             get(variable).map(|value| queue_url(variable, value)).transpose()
         };
+        let reports = get(REPORTS).map_or(Ok(defaults.reports), |value| folder(REPORTS, value))?;
+        let bodies =
+            get(BODIES).map_or_else(|| Ok(Settings::bodies_beside(&reports)), |value| folder(BODIES, value))?;
         Ok(Self {
             tables: table_names(get(TABLE_PREFIX), get(DELTA_LOG_TABLE))?,
             queues: QueueUrls {
@@ -147,7 +152,8 @@ impl AwsSettings {
                 account_id: account_id.unwrap_or(defaults.account_id),
                 region: defaults.region,
                 default_isolation: get(DEFAULT_ISOLATION).map_or(Ok(defaults.default_isolation), isolation)?,
-                reports: get(REPORTS).map_or(Ok(defaults.reports), reports)?,
+                reports,
+                bodies,
                 history_retention_ms: get(HISTORY_RETENTION).map_or(Ok(defaults.history_retention_ms), hours_in_ms)?,
                 partition_moves: get(PARTITION_MOVES).map_or(Ok(defaults.partition_moves), partition_moves)?,
                 max_partitions_per_table: get(MAX_PARTITIONS)
@@ -198,10 +204,10 @@ fn isolation(value: String) -> Result<IsolationLevel, SettingsError> {
     }
 }
 
-fn reports(value: String) -> Result<Location, SettingsError> {
+fn folder(variable: &'static str, value: String) -> Result<Location, SettingsError> {
     match Location::parse(&value) {
         Ok(location) => Ok(location),
-        Err(error) => invalid(REPORTS, value, format!("a folder such as s3://bucket/path ({error})")),
+        Err(error) => invalid(variable, value, format!("a folder such as s3://bucket/path ({error})")),
     }
 }
 
@@ -273,6 +279,9 @@ mod tests {
         assert_eq!(settings.tables.name(Table::Commits), "prod.commits");
         assert_eq!(settings.tables.name(Table::DeltaLog), "delta_log");
         assert_eq!(settings.core.reports, Location::new("ops", "reports"));
+        assert_eq!(settings.core.bodies, Location::new("ops", "bodies"));
+        let apart = read(&[(REPORTS, "s3://ops/reports/"), (BODIES, "s3://own/large")]).unwrap();
+        assert_eq!(apart.core.bodies, Location::new("own", "large"));
         assert_eq!(settings.core.default_isolation, IsolationLevel::Serializable);
         let partitions = (settings.core.history_retention_ms, settings.core.max_partitions_per_table);
         assert_eq!((partitions, settings.core.partition_moves), ((0, 5), PartitionMoves::Refuse));
@@ -288,6 +297,7 @@ mod tests {
             (TABLE_PREFIX, "a b", "letters, digits"),
             (DELTA_LOG_TABLE, "x", "3 to 255"),
             (REPORTS, "/tmp", "s3://bucket/path"),
+            (BODIES, "bodies", "s3://bucket/path"),
             (DEFAULT_ISOLATION, "snapshot", "WriteSerializable or Serializable"),
             (HISTORY_RETENTION, "1.5", "number of hours"),
             (PARTITION_MOVES, "yes", "allow or refuse"),

@@ -14,6 +14,8 @@ pub struct Ports {
     pub queue: Arc<dyn Queue>,
     pub clock: Arc<dyn Clock>,
     pub ids: Arc<dyn Ids>,
+    /// Folder (in `objects`) of bodies that are too large for an item: [`Settings::bodies`].
+    pub bodies: Location,
 }
 
 impl fmt::Debug for Ports {
@@ -54,15 +56,27 @@ pub struct Settings {
     pub partition_moves: PartitionMoves,
     /// Partitions of one table, about: the count it is compared with is refreshed by batches.
     pub max_partitions_per_table: u64,
+    /// Where definitions lie that are too large for an item of DynamoDB; lies outside every table. By default in the
+    /// bucket of the reports.
+    pub bodies: Location,
+}
+
+impl Settings {
+    /// The folder for bodies in the bucket of these reports.
+    pub fn bodies_beside(reports: &Location) -> Location {
+        Location::new(reports.bucket.clone(), "bodies")
+    }
 }
 
 impl Default for Settings {
     fn default() -> Self {
+        let reports = Location::new("lakewarden-reports", "sweeps");
         Self {
             account_id: "000000000000".to_owned(),
             region: "us-east-1".to_owned(),
             default_isolation: IsolationLevel::default(),
-            reports: Location::new("lakewarden-reports", "sweeps"),
+            bodies: Self::bodies_beside(&reports),
+            reports,
             history_retention_ms: 7 * 24 * 60 * 60 * 1000,
             partition_moves: PartitionMoves::default(),
             max_partitions_per_table: 20_000_000,

@@ -34,10 +34,22 @@ pub enum CatalogError {
     /// Others changed the same thing again and again while we tried.
     #[error("{0} is being changed by others at this moment. Try again.")]
     Contended(String),
+    /// Something of the kind is there already; the text says what.
+    #[error("{0}")]
+    Exists(String),
+    /// Something of the kind is not there; the text says what.
+    #[error("{0}")]
+    NotFound(String),
+    /// Possible, but not before earlier work has been done.
+    #[error("{0}")]
+    NotReady(String),
     #[error("The number of partition keys do not match the number of partition values")]
     ValuesMismatch,
-    #[error("{what} takes {size_bytes} bytes; more than {max_bytes} cannot be stored yet")]
+    #[error("{what} takes {size_bytes} bytes; more than {max_bytes} cannot be stored")]
     TooLarge { what: String, size_bytes: usize, max_bytes: usize },
+    /// A part of it that is kept elsewhere is gone already.
+    #[error("This was dropped while it was being read.")]
+    DroppedMeanwhile,
     #[error("{0}")]
     Location(#[from] LocationError),
     #[error("The NextToken is not one of this listing. Start again without a token.")]

@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::GlueException;
-use super::handlers::{databases, partitions, statistics, tables};
+use super::handlers::{databases, indexes, partitions, statistics, tables};
 use crate::ports::App;
 use crate::sweep::optimizer as optimizers;
 
@@ -43,7 +43,9 @@ pub static OPERATIONS: &[Operation] = &[
     operation!("UpdateTable", tables::update_table),
     operation!("DeleteTable", tables::delete_table),
     // Partition indexes
-    operation!("GetPartitionIndexes", tables::get_partition_indexes),
+    operation!("CreatePartitionIndex", indexes::create_partition_index),
+    operation!("GetPartitionIndexes", indexes::get_partition_indexes),
+    operation!("DeletePartitionIndex", indexes::delete_partition_index),
     // Partitions
     operation!("CreatePartition", partitions::create_partition),
     operation!("BatchCreatePartition", partitions::batch_create_partition),

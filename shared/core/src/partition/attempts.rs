@@ -206,9 +206,10 @@ pub(super) async fn remove_many(ports: &Ports, keys: Vec<Key>) -> Result<(), Sto
 pub(super) async fn find(ports: &Ports, table: &TableRef, values: &[String]) -> Result<Option<Current>, CatalogError> {
     let at = key(table, values);
     let mut keys = vec![at.clone()];
-    keys.extend(older_epochs(table).map(|epoch| key_in(table, epoch, values)));
-    if keys.len() > 1 {
-        // Meanwhile the worker may have moved it from an older epoch, which was read too late, to the current one.
+    let older: Vec<Key> = older_epochs(table).map(|epoch| key_in(table, epoch, values)).collect();
+    if !older.is_empty() {
+        // The worker may move it meanwhile, always to a later epoch: oldest first and the current one last meets it.
+        keys.extend(older.into_iter().rev());
         keys.push(at);
     }
     for key in keys {

@@ -33,7 +33,7 @@ pub struct Registered {
 /// [`CatalogError::TableNotFound`] if the table is gone; the first partition that could not be written. Those written
 /// before stay: call again.
 pub async fn register(ports: &Ports, table: &TableRef, new: Vec<NewPartition>) -> Result<Registered, CatalogError> {
-    let definition = read_definition(ports.items.as_ref(), &table.table_id).await?;
+    let definition = read_definition(ports, &table.table_id).await?;
     let definition = definition.ok_or_else(|| CatalogError::TableNotFound(table.name.clone()))?;
     let descriptor = definition.storage_descriptor().cloned().unwrap_or_default();
     let inputs: Vec<PartitionInput> = new

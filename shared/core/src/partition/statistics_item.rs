@@ -34,7 +34,6 @@ fn place(table: &TableId, shard: u16) -> String {
 }
 
 /// Partition keys under which all statistics of a table and its partitions are.
-#[allow(dead_code, reason = "for the worker that purges")]
 pub(crate) fn places_of(table: &TableId, shards: u16) -> impl Iterator<Item = (Table, String)> + use<> {
     let table = table.clone();
     (0..shards).map(move |shard| (Table::Partitions, place(&table, shard)))

@@ -3,8 +3,11 @@
 mod concurrency;
 mod counts;
 mod drops;
+mod epoch_model;
+mod epochs;
 mod errors;
 mod faults;
+mod indexes;
 mod malformed;
 mod paging;
 mod partitions;
