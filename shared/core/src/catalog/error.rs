@@ -40,6 +40,9 @@ pub enum CatalogError {
     /// Something of the kind is not there; the text says what.
     #[error("{0}")]
     NotFound(String),
+    /// Possible, but not before earlier work has been done.
+    #[error("{0}")]
+    NotReady(String),
     #[error("The number of partition keys do not match the number of partition values")]
     ValuesMismatch,
     #[error("{what} takes {size_bytes} bytes; more than {max_bytes} cannot be stored")]

@@ -7,10 +7,13 @@
 mod body;
 mod database_item;
 mod databases;
+mod epochs;
 mod error;
 mod function_item;
 pub mod functions;
+mod head_notes;
 mod ids;
+pub mod indexes;
 mod location_item;
 pub mod locations;
 mod names;
@@ -20,6 +23,7 @@ pub mod purge;
 mod rounds;
 pub mod search;
 mod search_terms;
+mod settle;
 mod spill;
 mod table_definition_item;
 mod table_head_item;
@@ -33,6 +37,7 @@ mod tombstone_item;
 mod version_item;
 mod versions;
 mod work;
+mod work_item;
 mod writes;
 
 pub use body::escaped_len;
@@ -51,5 +56,6 @@ pub use table_head_item::{IndexRef, IndexState, KeyColumn, OlderEpoch, TableRef}
 pub use work::CatalogWork;
 
 pub(crate) use body::{body_size_bytes, check_item_size, decode_body, encode_body};
+pub(crate) use head_notes::{add_to_estimate, note_statistics};
 pub(crate) use process_cache::{cache_of, lock};
-pub(crate) use writes::{Refused, put};
+pub(crate) use writes::{Cancelled, Refused, put, transact};

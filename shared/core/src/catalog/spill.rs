@@ -192,6 +192,8 @@ pub(super) async fn remove_bodies(
         let page = loop {
             match ports.objects.list(&request).await {
                 Ok(page) => break page,
+                // No bucket, no bodies.
+                Err(ObjectError::NotFound(_)) => return Ok(done),
                 Err(error) => retry(ports, &mut attempt, error).await?,
             }
         };

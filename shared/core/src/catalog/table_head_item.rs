@@ -93,6 +93,9 @@ pub struct TableRef {
     pub next_index: u32,
     /// Whether statistics of partitions were ever kept; if not, deleting a partition need not look for them.
     pub has_statistics: bool,
+    /// About how many partitions there are: batches count, most of the time without writing it down, and single
+    /// requests leave their share to the next batch of their process. An estimate, for a limit.
+    pub approximate_partitions: i64,
     /// `VersionId` of the service: 0, and one more with every update.
     pub version: i64,
     pub revision: Revision,
@@ -133,6 +136,9 @@ pub(super) fn encode(table: &TableRef) -> Item {
     }
     if table.has_statistics {
         item.insert("has_statistics".to_owned(), Value::Bool(true));
+    }
+    if table.approximate_partitions > 0 {
+        item.insert("approximate_partitions".to_owned(), Value::Int(table.approximate_partitions));
     }
     item
 }
@@ -242,6 +248,7 @@ pub(super) fn decode(folded_database: &str, folded_name: &str, item: &Item) -> R
         indexes: opt_list(item, "indexes", decode_index)?,
         next_index: if item.contains_key("next_index") { number(item, "next_index")? } else { 0 },
         has_statistics: matches!(item.get("has_statistics"), Some(Value::Bool(true))),
+        approximate_partitions: item.opt_int("approximate_partitions")?.unwrap_or(0),
         version: item.int("version")?,
         revision: Revision::from_text(item.text("revision")?),
         created_ms: item.int("created_ms")?,
@@ -268,6 +275,7 @@ mod tests {
             indexes: Vec::new(),
             next_index: 0,
             has_statistics: false,
+            approximate_partitions: 0,
             version: 41,
             revision: Revision::from_text("r".repeat(32)),
             created_ms: 1_700_000_000_000,
@@ -290,6 +298,7 @@ mod tests {
             }],
             next_index: 4,
             has_statistics: true,
+            approximate_partitions: 30_000,
             ..table()
         };
         assert_eq!(decode("sales", "orders", &encode(&full)).unwrap(), full);

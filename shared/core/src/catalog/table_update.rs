@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::body::check_item_size;
+use super::epochs::plan_keys;
 use super::location_item;
 use super::rounds::{Rounds, lost_to_others};
 use super::spill::{Owner, load_body};
@@ -10,6 +11,8 @@ use super::table_definition_item::{self, TableDefinition};
 use super::table_head_item::{self, TableRef};
 use super::tables::{find_table, put, put_location, stored_definition};
 use super::version_item;
+use super::work::{self, CatalogWork};
+use super::work_item;
 use super::writes::transact;
 use super::{CatalogError, Revision, TableId};
 use crate::ports::Ports;
@@ -44,14 +47,15 @@ async fn read_old(ports: &Ports, table: &TableId) -> Result<Option<Old>, Catalog
     }
 }
 
-/// The head after an update. Identity, key encoding and everything that hangs on the table stay.
-fn plan_head(current: &TableRef, definition: &TableDefinition, revision: Revision) -> Result<TableRef, CatalogError> {
-    Ok(TableRef {
-        keys: definition.partition_keys(),
-        version: current.version.saturating_add(1),
-        revision,
-        ..current.clone()
-    })
+/// The head after an update. Identity and everything that hangs on the table stay.
+fn plan_head(
+    current: &TableRef,
+    definition: &TableDefinition,
+    revision: Revision,
+    now_ms: i64,
+) -> Result<TableRef, CatalogError> {
+    let next = plan_keys(current, definition.partition_keys(), now_ms)?;
+    Ok(TableRef { version: current.version.saturating_add(1), revision, ..next })
 }
 
 /// Replaces the definition of a table; its version grows by one, and the replaced one is kept in the same transaction
@@ -87,10 +91,17 @@ pub async fn update_table(
                 Some((table, item)) if table == current.table_id => item,
                 _ => stored_definition(ports, &current.table_id, &definition).await?,
             };
-            let next = plan_head(&current, &definition, Revision::fresh(ports.ids.as_ref()))?;
+            let now_ms = ports.clock.now_ms();
+            let next = plan_head(&current, &definition, Revision::fresh(ports.ids.as_ref()), now_ms)?;
+            let opens_epoch = next.epoch != current.epoch;
             let writes = plan_writes(ports, &current, &next, &old, &definition, item.clone(), archive).await?;
             match transact(ports, &writes).await {
-                Ok(()) => return Ok(next),
+                Ok(()) => {
+                    if opens_epoch {
+                        work::request(ports, &CatalogWork::SettleTable(next.table_id.clone())).await;
+                    }
+                    return Ok(next);
+                }
                 Err(cancelled) => lost_to_others(cancelled)?,
             }
             prepared = Some((current.table_id, item));
@@ -132,6 +143,9 @@ async fn plan_writes(
                 condition: Condition::Always,
             }),
         );
+    }
+    if next.epoch != current.epoch {
+        writes.push(work_item::open(ports, next));
     }
     Ok(writes)
 }

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::database_item::{self, DatabaseHead, decode_head};
+use super::indexes::{NewIndex, plan_first};
 use super::location_item::{self, LocationEntry};
 use super::names::{can_exist, fold};
 use super::rounds::{Rounds, lost_to_others};
@@ -126,7 +127,12 @@ pub(super) fn put_location(table: &TableRef, location: Location) -> Write {
 
 /// What must go with a table's head. The tombstone comes first.
 fn writes_to_forget(table: &TableRef, definition: Option<&TableDefinition>, now_ms: i64) -> Vec<Write> {
-    let dropped = Dropped::Table { table_id: table.table_id.clone(), epoch: table.epoch, shards: table.shards };
+    let dropped = Dropped::Table {
+        table_id: table.table_id.clone(),
+        epoch: table.epoch,
+        shards: table.shards,
+        next_index: table.next_index,
+    };
     let tombstone = Tombstone { dropped, dropped_ms: now_ms };
     let mut writes = vec![
         put(tombstone.key(), tombstone_item::encode(&tombstone), Condition::Always),
@@ -144,11 +150,24 @@ fn writes_to_forget(table: &TableRef, definition: Option<&TableDefinition>, now_
 /// # Errors
 /// [`CatalogError::TableExists`], [`CatalogError::DatabaseNotFound`], and locations or definitions that cannot be kept.
 pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json>) -> Result<TableRef, CatalogError> {
+    create_indexed_table(ports, database, input, &[]).await
+}
+
+/// The same with partition indexes.
+///
+/// # Errors
+/// Those of [`create_table`] and of [`super::indexes::create_index`].
+pub async fn create_indexed_table(
+    ports: &Ports,
+    database: &str,
+    input: Map<String, Json>,
+    indexes: &[NewIndex],
+) -> Result<TableRef, CatalogError> {
     let now_ms = ports.clock.now_ms();
     let definition = TableDefinition::new(input, now_ms);
     let table_id = TableId::fresh(ports.ids.as_ref());
     let mut stored = None;
-    let outcome = create_as(ports, database, &definition, &table_id, &mut stored).await;
+    let outcome = create_as(ports, database, (&definition, indexes), &table_id, &mut stored).await;
     if let (Err(error), Some(item)) = (&outcome, &stored)
         // Whether a silent store did the write is not known.
         && !matches!(error, CatalogError::Store(_))
@@ -161,7 +180,7 @@ pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json
 async fn create_as(
     ports: &Ports,
     database: &str,
-    definition: &TableDefinition,
+    (definition, indexes): (&TableDefinition, &[NewIndex]),
     table_id: &TableId,
     stored: &mut Option<Item>,
 ) -> Result<TableRef, CatalogError> {
@@ -190,10 +209,12 @@ async fn create_as(
             indexes: Vec::new(),
             next_index: 0,
             has_statistics: false,
+            approximate_partitions: 0,
             version: 0,
             revision: Revision::fresh(ports.ids.as_ref()),
             created_ms: now_ms,
         };
+        let table = plan_first(table, indexes)?;
         let item = match &stored {
             Some(item) => item,
             None => stored.insert(stored_definition(ports, table_id, definition).await?),

@@ -4,7 +4,9 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::GlueException;
-use super::handlers::{catalogs, databases, functions, partitions, search, tables, tags, versions};
+use super::handlers::{
+    catalogs, databases, functions, indexes, partitions, search, statistics, tables, tags, versions,
+};
 use crate::ports::App;
 use crate::sweep::optimizer as optimizers;
 
@@ -51,7 +53,9 @@ pub static OPERATIONS: &[Operation] = &[
     operation!("DeleteTableVersion", versions::delete_table_version),
     operation!("BatchDeleteTableVersion", versions::batch_delete_table_version),
     // Partition indexes
-    operation!("GetPartitionIndexes", tables::get_partition_indexes),
+    operation!("CreatePartitionIndex", indexes::create_partition_index),
+    operation!("GetPartitionIndexes", indexes::get_partition_indexes),
+    operation!("DeletePartitionIndex", indexes::delete_partition_index),
     // Partitions
     operation!("CreatePartition", partitions::create_partition),
     operation!("BatchCreatePartition", partitions::batch_create_partition),
@@ -62,6 +66,13 @@ pub static OPERATIONS: &[Operation] = &[
     operation!("BatchUpdatePartition", partitions::batch_update_partition),
     operation!("DeletePartition", partitions::delete_partition),
     operation!("BatchDeletePartition", partitions::batch_delete_partition),
+    // Column statistics
+    operation!("GetColumnStatisticsForPartition", statistics::get_for_partition),
+    operation!("UpdateColumnStatisticsForPartition", statistics::update_for_partition),
+    operation!("DeleteColumnStatisticsForPartition", statistics::delete_for_partition),
+    operation!("GetColumnStatisticsForTable", statistics::get_for_table),
+    operation!("UpdateColumnStatisticsForTable", statistics::update_for_table),
+    operation!("DeleteColumnStatisticsForTable", statistics::delete_for_table),
     // User-defined functions
     operation!("CreateUserDefinedFunction", functions::create_function),
     operation!("GetUserDefinedFunction", functions::get_function),

@@ -1,6 +1,7 @@
 //! Carrying out what was planned, again while the store is busy or silent. Whatever is repeated is safe to repeat:
 //! transactions by their token, reads by nature.
 
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 
 use sha2::{Digest, Sha256};
@@ -9,10 +10,11 @@ use super::change::{Next, plan_change};
 use super::history_item::{self, Retention};
 use super::item::{Current, current_epoch, key, key_in, older_epochs};
 use crate::catalog::{CatalogError, PartitionId, Revision, TableRef};
+use crate::limits::{ANSWER_MAX_BYTES, BATCH_WRITE_MAX_KEYS};
 use crate::ports::Ports;
 use crate::store::{
     CancelReason, Condition, Consistency, Fields, Item, Key, Query, SortRange, StoreError, StoreErrorKind, Table,
-    TransactError, Write, WriteError,
+    TransactError, Write, WriteError, item_size_bytes,
 };
 
 /// How often one request is sent to a store that is throttled or does not answer.
@@ -118,13 +120,96 @@ fn is_ours(write: &Write, reason: &CancelReason) -> bool {
     }
 }
 
+/// What was read of a batch.
+#[derive(Default)]
+pub(super) struct ReadBatch {
+    pub(super) found: HashMap<Key, Item>,
+    /// Not looked at.
+    pub(super) left: HashSet<Key>,
+    /// Why some are left, unless what was found is more than an answer can hold.
+    pub(super) trouble: Option<StoreError>,
+}
+
+/// Reads up to 100 items, again while some are left; gives up those that stay left. Reads no more once it has as much as
+/// an answer can hold, so that a batch of the largest items needs no more memory than two pages of them.
+pub(super) async fn get_patiently(ports: &Ports, keys: Vec<Key>) -> Result<ReadBatch, StoreError> {
+    let mut read = ReadBatch { left: keys.into_iter().collect(), ..ReadBatch::default() };
+    let mut size_bytes = 0;
+    let mut patience = Patience::default();
+    while !read.left.is_empty() && size_bytes < ANSWER_MAX_BYTES {
+        let keys: Vec<Key> = read.left.iter().cloned().collect();
+        let error = match ports.items.batch_get(&keys, Consistency::Strong).await {
+            Ok(answer) if answer.unprocessed.len() < keys.len() => {
+                size_bytes += answer.found.iter().map(|(key, item)| item_size_bytes(key, item)).sum::<usize>();
+                read.found.extend(answer.found);
+                read.left = answer.unprocessed.into_iter().collect();
+                continue;
+            }
+            Ok(_) => StoreError::new(StoreErrorKind::Throttled, "batch_get partitions", "nothing was read"),
+            Err(error) => error,
+        };
+        match patience.after(ports, error).await {
+            Ok(()) => {}
+            Err(error) if error.is_retryable() => {
+                read.trouble = Some(error);
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(read)
+}
+
+/// Puts an item whatever is there.
+pub(super) async fn upsert(ports: &Ports, key: &Key, item: &Item) -> Result<(), StoreError> {
+    let mut patience = Patience::default();
+    loop {
+        match ports.items.put(key, item.clone(), Condition::Always).await {
+            Ok(()) | Err(WriteError::ConditionFailed { .. }) => return Ok(()),
+            Err(WriteError::Store(error)) => patience.after(ports, error).await?,
+        }
+    }
+}
+
+/// Deletes an item, if it is there.
+pub(super) async fn remove(ports: &Ports, key: &Key) -> Result<(), StoreError> {
+    let mut patience = Patience::default();
+    loop {
+        match ports.items.delete(key, Condition::Always).await {
+            Ok(()) | Err(WriteError::ConditionFailed { .. }) => return Ok(()),
+            Err(WriteError::Store(error)) => patience.after(ports, error).await?,
+        }
+    }
+}
+
+/// Deletes many items, if they are there.
+pub(super) async fn remove_many(ports: &Ports, keys: Vec<Key>) -> Result<(), StoreError> {
+    for batch in keys.chunks(BATCH_WRITE_MAX_KEYS) {
+        let mut left = batch.to_vec();
+        let mut patience = Patience::default();
+        while !left.is_empty() {
+            let error = match ports.items.batch_delete(&left).await {
+                Ok(rest) if rest.len() < left.len() => {
+                    left = rest;
+                    continue;
+                }
+                Ok(_) => StoreError::new(StoreErrorKind::Throttled, "batch_delete partitions", "nothing was deleted"),
+                Err(error) => error,
+            };
+            patience.after(ports, error).await?;
+        }
+    }
+    Ok(())
+}
+
 /// The partition with these values, wherever it is; one strong get for a table whose keys never changed.
 pub(super) async fn find(ports: &Ports, table: &TableRef, values: &[String]) -> Result<Option<Current>, CatalogError> {
     let at = key(table, values);
     let mut keys = vec![at.clone()];
-    keys.extend(older_epochs(table).map(|epoch| key_in(table, epoch, values)));
-    if keys.len() > 1 {
-        // Meanwhile the worker may have moved it from an older epoch, which was read too late, to the current one.
+    let older: Vec<Key> = older_epochs(table).map(|epoch| key_in(table, epoch, values)).collect();
+    if !older.is_empty() {
+        // The worker may move it meanwhile, always to a later epoch: oldest first and the current one last meets it.
+        keys.extend(older.into_iter().rev());
         keys.push(at);
     }
     for key in keys {
@@ -172,7 +257,6 @@ async fn put(
     (key, item, condition): (&Key, &Item, &Condition),
 ) -> Result<(), CatalogError> {
     let mut patience = Patience::default();
-    let mut is_open = false;
     loop {
         let error = match ports.items.put(key, item.clone(), condition.clone()).await {
             Ok(()) => return Ok(()),
@@ -181,25 +265,28 @@ async fn put(
             {
                 return Ok(());
             }
-            Err(WriteError::ConditionFailed { .. }) if !is_open => return Err(CatalogError::PartitionExists),
-            Err(WriteError::ConditionFailed { .. }) => {
-                let was_ours = has_been(ports, table, new).await?;
-                return if was_ours { Ok(()) } else { Err(CatalogError::PartitionExists) };
-            }
+            Err(WriteError::ConditionFailed { .. }) => return Err(CatalogError::PartitionExists),
             Err(WriteError::Store(error)) => error,
         };
-        if error.kind == StoreErrorKind::Unavailable && retention == Retention::Nothing {
+        let is_open = error.kind == StoreErrorKind::Unavailable;
+        if is_open && retention == Retention::Nothing {
             return Err(error.into());
         }
-        is_open = is_open || error.kind == StoreErrorKind::Unavailable;
         patience.after(ports, error).await.map_err(told)?;
-        if is_open && has_been(ports, table, new).await? {
+        if is_open && (is_there(ports, key, new).await? || has_been(ports, table, new).await?) {
             return Ok(());
         }
     }
 }
 
-/// Whether a new partition was here already and is history.
+/// Whether a new partition is here already. To be asked before [`has_been`]: it goes from here to there.
+async fn is_there(ports: &Ports, key: &Key, new: &New<'_>) -> Result<bool, CatalogError> {
+    let found = read(ports, || ports.items.get(key, Consistency::Strong)).await?;
+    let found = found.map(|item| Current::read(key.clone(), item)).transpose()?;
+    Ok(found.is_some_and(|found| found.partition_id == *new.partition_id))
+}
+
+/// Whether a new partition was here and is history.
 async fn has_been(ports: &Ports, table: &TableRef, new: &New<'_>) -> Result<bool, CatalogError> {
     let (values, partition_id) = (new.next.values, new.partition_id);
     let epoch = current_epoch(table);

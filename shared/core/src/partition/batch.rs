@@ -75,6 +75,11 @@ where
     answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(unanswered()))).collect()
 }
 
+/// How many entries succeeded.
+pub(super) fn succeeded(answers: &[Answer]) -> i64 {
+    i64::try_from(answers.iter().filter(|answer| answer.is_ok()).count()).unwrap_or(i64::MAX)
+}
+
 /// Whether an entry is the first of its group, for which what was read before the batch still holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {

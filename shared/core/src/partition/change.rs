@@ -2,6 +2,7 @@
 //! history, its index entries, the one place it may be in) is written together.
 
 use super::history_item::{self, Retention};
+use super::index_item;
 use super::item::{Current, current_epoch, key_in, older_epochs};
 use crate::catalog::TableRef;
 use crate::store::{Condition, Item, Key, Write};
@@ -51,6 +52,13 @@ pub(super) fn plan_change(
         }
     }
     if !stays {
+        let before = old.map(|old| index_item::keys(table, &old.values)).unwrap_or_default();
+        writes.extend(before.into_iter().map(|key| Write::Delete { key, condition: Condition::Always }));
+        if let Some(next) = next {
+            let entry = index_item::encode(next.values);
+            let entries = index_item::keys(table, next.values).into_iter();
+            writes.extend(entries.map(|key| Write::Put { key, item: entry.clone(), condition: Condition::Always }));
+        }
         let taken = next.map(|next| places_elsewhere(table, next)).unwrap_or_default();
         writes.extend(taken.into_iter().map(|key| Write::Check { key, condition: Condition::Absent }));
     }

@@ -3,9 +3,10 @@
 use serde_json::{Map, Value as Json};
 
 use super::attempts::{self, New};
-use super::batch::{apply_groups, plan_groups};
+use super::batch::{apply_groups, plan_groups, succeeded};
 use super::change::Next;
 use super::descriptor::{Descriptor, Hash, store_parts};
+use super::estimate::{Limit, count_batch, count_later};
 use super::history_item::Retention;
 use super::item::{self, PartitionItem};
 use crate::catalog::{CatalogError, PartitionId, Revision, TableRef};
@@ -101,16 +102,21 @@ async fn write(ports: &Ports, table: &TableRef, planned: &Planned, retention: Re
 /// are not checked against the key types.
 ///
 /// # Errors
-/// [`CatalogError::PartitionExists`]; [`CatalogError::ValuesMismatch`] when there is not one value per partition key.
+/// [`CatalogError::PartitionExists`]; [`CatalogError::ValuesMismatch`] when there is not one value per partition key;
+/// [`CatalogError::LimitExceeded`] when the table has about as many partitions as the settings allow.
 pub async fn create(
     ports: &Ports,
     settings: &Settings,
     table: &TableRef,
     input: PartitionInput,
 ) -> Result<(), CatalogError> {
+    let rules = Rules::of(settings);
     let planned = plan_create(table, input)?;
+    rules.check(ports, table, &planned).await?;
     store_parts(ports, planned.prepared.descriptor.parts(&table.table_id)).await?;
-    write(ports, table, &planned, Retention::of_ms(settings.history_retention_ms)).await
+    write(ports, table, &planned, rules.retention).await?;
+    count_later(ports, table, 1);
+    Ok(())
 }
 
 /// Creates many partitions, each for itself; one answer per input, in order. Of several with the same values the first
@@ -121,37 +127,74 @@ pub async fn create_many(
     table: &TableRef,
     inputs: Vec<PartitionInput>,
 ) -> Vec<Result<(), CatalogError>> {
-    create_every(ports, table, inputs, Retention::of_ms(settings.history_retention_ms)).await
+    create_every(ports, Rules::of(settings), table, inputs).await
+}
+
+/// What a deployment says of new partitions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    retention: Retention,
+    limit: Limit,
+}
+
+impl Rules {
+    pub(super) fn of(settings: &Settings) -> Self {
+        Self {
+            retention: Retention::of_ms(settings.history_retention_ms),
+            limit: Limit(settings.max_partitions_per_table),
+        }
+    }
+
+    /// For partitions that exist on storage already: no limit.
+    pub(super) fn without_limit() -> Self {
+        Self { retention: Retention::ForMs(1), limit: Limit(u64::MAX) }
+    }
+
+    /// Refuses a partition too many. One that exists is another matter, and comes first.
+    async fn check(&self, ports: &Ports, table: &TableRef, planned: &Planned) -> Result<(), CatalogError> {
+        if !self.limit.is_reached(table) {
+            return Ok(());
+        }
+        match attempts::find(ports, table, &planned.values).await? {
+            Some(_) => Err(CatalogError::PartitionExists),
+            None => Err(self.limit.refusal()),
+        }
+    }
 }
 
 pub(super) async fn create_every(
     ports: &Ports,
+    rules: Rules,
     table: &TableRef,
     inputs: Vec<PartitionInput>,
-    retention: Retention,
 ) -> Vec<Result<(), CatalogError>> {
     let mut planned = Vec::with_capacity(inputs.len());
     for input in inputs {
-        let mut plan = plan_create(table, input);
-        // All descriptors first: most batches share one. One that cannot be stored fails its own entries.
-        if let Ok(ready) = &plan
-            && let Err(error) = store_parts(ports, ready.prepared.descriptor.parts(&table.table_id)).await
-        {
-            plan = Err(error);
-        }
-        planned.push(plan);
+        planned.push(match plan_create(table, input) {
+            Ok(plan) => ready(ports, rules, table, plan).await,
+            Err(error) => Err(error),
+        });
     }
     let names =
         |plan: &Result<Planned, CatalogError>| plan.as_ref().map(|plan| plan.values.clone()).unwrap_or_default();
     let names: Vec<Vec<String>> = planned.iter().map(names).collect();
     let groups = plan_groups(&names.iter().map(|values| vec![values.as_slice()]).collect::<Vec<_>>());
     let planned = &planned;
-    apply_groups(planned.len(), groups, |at, _| async move {
+    let answers = apply_groups(planned.len(), groups, |at, _| async move {
         match planned.get(at) {
-            Some(Ok(planned)) => write(ports, table, planned, retention).await,
+            Some(Ok(planned)) => write(ports, table, planned, rules.retention).await,
             Some(Err(error)) => Err(error.clone()),
             None => Ok(()),
         }
     })
-    .await
+    .await;
+    count_batch(ports, rules.limit, table, succeeded(&answers)).await;
+    answers
+}
+
+/// All descriptors first: most batches share one. One that cannot be stored fails its own entries.
+async fn ready(ports: &Ports, rules: Rules, table: &TableRef, plan: Planned) -> Result<Planned, CatalogError> {
+    rules.check(ports, table, &plan).await?;
+    store_parts(ports, plan.prepared.descriptor.parts(&table.table_id)).await?;
+    Ok(plan)
 }

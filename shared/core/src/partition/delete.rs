@@ -1,10 +1,13 @@
 //! Deleting partitions.
 
 use super::attempts::change;
-use super::batch::{Knowledge, Known, apply_groups, plan_groups};
+use super::batch::{Knowledge, Known, apply_groups, plan_groups, succeeded};
 use super::change::plan_change;
+use super::estimate::{Limit, count_batch, count_later};
 use super::history_item::Retention;
 use super::item::Current;
+use super::statistics::forget_statistics;
+use super::statistics_item::StatisticsOwner;
 use crate::catalog::{CatalogError, Revision, TableRef};
 use crate::ports::{Ports, Settings};
 
@@ -20,7 +23,9 @@ pub async fn delete(
     values: &[String],
     expected: Option<&Revision>,
 ) -> Result<(), CatalogError> {
-    apply(ports, settings, table, values, Knowledge::Unknown, expected).await
+    apply(ports, settings, table, values, Knowledge::Unknown, expected).await?;
+    count_later(ports, table, -1);
+    Ok(())
 }
 
 async fn apply(
@@ -41,7 +46,8 @@ async fn apply(
         let deleted_ms = ports.clock.now_ms().max(old.valid_from_ms.saturating_add(1));
         Ok(plan_change(table, Some(old), None, deleted_ms, retention))
     };
-    change(ports, table, values, known, expected, plan).await?;
+    let deleted = change(ports, table, values, known, expected, plan).await?;
+    forget_statistics(ports, table, &StatisticsOwner::Partition(deleted.partition_id)).await;
     Ok(())
 }
 
@@ -59,9 +65,12 @@ pub async fn delete_many(
         Err(error) => return entries.iter().map(|_| Err(error.clone())).collect(),
     };
     let (entries, known) = (&entries, &known);
-    apply_groups(entries.len(), groups, |at, turn| async move {
+    let answers = apply_groups(entries.len(), groups, |at, turn| async move {
         let values = entries.get(at).map(Vec::as_slice).unwrap_or_default();
         apply(ports, settings, table, values, known.of(table, values, turn), None).await
     })
-    .await
+    .await;
+    let limit = Limit(settings.max_partitions_per_table);
+    count_batch(ports, limit, table, -succeeded(&answers)).await;
+    answers
 }

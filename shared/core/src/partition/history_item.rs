@@ -42,7 +42,6 @@ impl Retention {
 }
 
 /// Partition keys under which the history of one epoch is.
-#[allow(dead_code, reason = "for the worker that purges")]
 pub(crate) fn places_of(table: &TableId, epoch: u32, shards: u16) -> impl Iterator<Item = (Table, String)> + use<> {
     let table = table.clone();
     (0..shards).map(move |shard| (Table::Partitions, place(&table, epoch, Kind::History, shard)))

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::descriptor::Hash;
+use super::index_item::values_of;
 use super::key::{encode_key, shard_of};
 use super::key_type::KeyType;
 use crate::catalog::{
@@ -137,15 +138,6 @@ pub(super) fn encode(key: &Key, partition: &PartitionItem) -> Result<Item, Catal
     let checked = check_item_size(key, &item, "This partition");
     item.remove("room");
     checked.map(|()| item)
-}
-
-fn values_of(item: &Item) -> Result<Vec<String>, DecodeError> {
-    let text = |value: &Value| if let Value::Text(text) = value { Some(text.clone()) } else { None };
-    let values = match item.get("values") {
-        Some(Value::List(values)) => values.iter().map(text).collect::<Option<Vec<String>>>(),
-        _ => None,
-    };
-    values.ok_or_else(|| DecodeError::WrongType { field: "values".to_owned(), expected: "a list of texts" })
 }
 
 pub(super) fn decode(item: &Item) -> Result<PartitionItem, DecodeError> {

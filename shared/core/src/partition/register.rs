@@ -3,8 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::batch::WRITES_AT_ONCE;
-use super::create::{PartitionInput, create_every};
-use super::history_item::Retention;
+use super::create::{PartitionInput, Rules, create_every};
 use crate::catalog::tables::read_definition;
 use crate::catalog::{CatalogError, TableRef};
 use crate::ports::Ports;
@@ -51,7 +50,7 @@ pub async fn register(ports: &Ports, table: &TableRef, new: Vec<NewPartition>) -
         .collect();
     let mut registered = Registered::default();
     for batch in inputs.chunks(WRITES_AT_ONCE * 4) {
-        for answer in create_every(ports, table, batch.to_vec(), Retention::ForMs(1)).await {
+        for answer in create_every(ports, Rules::without_limit(), table, batch.to_vec()).await {
             match answer {
                 Ok(()) => registered.created += 1,
                 Err(CatalogError::PartitionExists) => registered.existing += 1,

@@ -3,8 +3,10 @@
 pub(super) mod catalogs;
 pub(super) mod databases;
 pub(super) mod functions;
+pub(super) mod indexes;
 pub(super) mod partitions;
 pub(super) mod search;
+pub(super) mod statistics;
 pub(super) mod tables;
 pub(super) mod tags;
 pub(super) mod versions;

@@ -8,13 +8,13 @@ use super::super::render::{self, Sized};
 use super::super::wire::EXPECTED_REVISION;
 use super::{add_token, members, page_size, position, refuse_the_past};
 use crate::catalog::tables::find_table;
-use crate::catalog::{CatalogError, Revision, Scope, TableRef};
+use crate::catalog::{CatalogError, Revision, Scope, TableRef, escaped_len};
 use crate::partition::{self, ColumnSchema, Listing, PartitionInput, PartitionUpdate, Segment};
 use crate::ports::App;
 
 const PAGE_MAX: usize = 1000;
 
-async fn table_of(app: &App, input: &Members) -> Result<TableRef, GlueException> {
+pub(super) async fn table_of(app: &App, input: &Members) -> Result<TableRef, GlueException> {
     let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
     Ok(find_table(items, clock, input.required("DatabaseName")?, input.required("TableName")?).await?)
 }
@@ -91,20 +91,38 @@ pub(in crate::glue) async fn get_partition(app: &App, input: Value) -> Result<Va
     Ok(json!({ "Partition": render::partition(&table, found, &app.settings.account_id) }))
 }
 
+/// What the keys of a batch get may take in an answer that has nothing but keys to ask again and one partition.
+const KEYS_MAX_BYTES: usize = 1_500_000;
+
+/// Values as an entry of a list, with the size of it in an answer.
+fn value_list(values: &[String]) -> (Value, usize) {
+    let entry = json!({ "Values": values });
+    let size_bytes = escaped_len(&entry.to_string()) + 1;
+    (entry, size_bytes)
+}
+
 pub(in crate::glue) async fn batch_get_partition(app: &App, input: Value) -> Result<Value, GlueException> {
     let input = members(input);
     let table = table_of(app, &input).await?;
     let wanted = value_lists(&input, "PartitionsToGet");
+    let keys_bytes: usize = wanted.iter().map(|values| value_list(values).1).sum();
+    if keys_bytes > KEYS_MAX_BYTES {
+        let text = format!(
+            "PartitionsToGet takes {keys_bytes} bytes; more than {KEYS_MAX_BYTES} cannot be answered at once: ask for fewer partitions."
+        );
+        return Err(GlueException::invalid_input(text));
+    }
     let found = partition::get_many(&app.ports, &table, &wanted).await?;
-    let mut shown = Sized::default();
-    let mut unread = Vec::new();
-    for partition in found {
+    let mut shown = Sized::beside(keys_bytes);
+    let mut unread: Vec<Value> = Vec::new();
+    for partition in found.partitions {
         let values = partition.values().to_vec();
         // Once one did not fit, none of the rest is shown, so that the order of the request holds over all rounds.
         if !unread.is_empty() || !shown.push(render::partition(&table, partition, &app.settings.account_id)) {
-            unread.push(json!({ "Values": values }));
+            unread.push(value_list(&values).0);
         }
     }
+    unread.extend(found.unread.iter().map(|values| value_list(values).0));
     Ok(json!({ "Partitions": shown.into_entries(), "UnprocessedKeys": unread }))
 }
 

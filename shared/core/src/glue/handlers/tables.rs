@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::super::GlueException;
 use super::super::input::{Members, Read};
 use super::super::render::{self, Sized};
+use super::indexes::new_indexes;
 use super::{add_token, members, name_position, page_size, refuse_the_past};
 use crate::catalog::tables::{self, Archive, NamePattern};
 use crate::catalog::{self, CatalogError, Scope, fold};
@@ -50,10 +51,10 @@ fn mark_iceberg(input: &Members, table: &mut Members) -> Result<(), GlueExceptio
 pub(in crate::glue) async fn create_table(app: &App, input: Value) -> Result<Value, GlueException> {
     let mut input = members(input);
     input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
-    input.refuse(&["PartitionIndexes"], "create the table without; listings do not depend on indexes")?;
+    let indexes = new_indexes(&input)?;
     let mut table = table_input(&mut input)?;
     mark_iceberg(&input, &mut table)?;
-    tables::create_table(&app.ports, input.required("DatabaseName")?, table).await?;
+    tables::create_indexed_table(&app.ports, input.required("DatabaseName")?, table, &indexes).await?;
     Ok(json!({}))
 }
 
@@ -154,17 +155,12 @@ pub(in crate::glue) async fn batch_delete_table(app: &App, input: Value) -> Resu
     let errors: Vec<Value> = failed
         .map(|(name, error)| {
             // In batches the service says it without a full stop.
-            let text = matches!(error, CatalogError::TableNotFound(_)).then(|| format!("Table {name} not found"));
-            json!({ "TableName": name, "ErrorDetail": render::error_detail(error, text) })
+            let error = match error {
+                CatalogError::TableNotFound(_) => GlueException::not_found(format!("Table {name} not found")),
+                other => other.into(),
+            };
+            json!({ "TableName": name, "ErrorDetail": render::error_detail(&error) })
         })
         .collect();
     Ok(if errors.is_empty() { json!({}) } else { json!({ "Errors": errors }) })
-}
-
-/// There are no indexes; clients ask after every table they create.
-pub(in crate::glue) async fn get_partition_indexes(app: &App, input: Value) -> Result<Value, GlueException> {
-    let input = members(input);
-    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
-    tables::find_table(items, clock, input.required("DatabaseName")?, input.required("TableName")?).await?;
-    Ok(json!({ "PartitionIndexDescriptorList": [] }))
 }

@@ -228,7 +228,7 @@ async fn everything_of_a_dropped_database_is_removed_in_the_end() {
     wire.ok("DeleteDatabase", json!({ "Name": "d" })).await;
     for _ in 0..8 {
         wire.world.clock.advance_ms(16 * 60 * 1000);
-        for work in list_work(&*wire.world.items).await.unwrap() {
+        for work in list_work(&*wire.world.items, &*wire.world.clock).await.unwrap() {
             let deadline = Deadline::in_ms(&*wire.world.clock, 900_000);
             let outcome = carry_out(&wire.app.ports, &work, deadline).await.unwrap();
             assert!(matches!(outcome, Outcome::Done | Outcome::Continued));
