@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::attempts::read;
 use super::descriptor::ColumnSchema;
 use super::item;
 use super::list_older::{Found, read_older};
@@ -73,7 +74,7 @@ impl Cursor {
     /// Reads on if there is nothing at hand.
     async fn refill(&mut self, ports: &Ports) -> Result<(), StoreError> {
         while self.buffer.is_empty() && !self.is_done {
-            let page = ports.items.query(&self.query).await?;
+            let page = read(ports, || ports.items.query(&self.query)).await?;
             for (key, item) in page.items {
                 if let Sort::Bytes(key) = key.sk {
                     self.buffer.push_back((key, item));

@@ -122,10 +122,11 @@ async fn indexes_cost_an_entry_where_values_change() {
     wire.create(&["0", "0", "0"]).await;
     for (n, key) in [(1, "m"), (2, "o")] {
         wire.create_index(&format!("by_{key}"), &[key]).await;
-        wire.work().await;
+        wire.settle().await;
         let value = n.to_string();
         let values = [value.as_str(), "0", "0"];
-        let usage = cost(&wire, "CreatePartition", in_table(json!({ "PartitionInput": partition_input(&values) }))).await;
+        let usage =
+            cost(&wire, "CreatePartition", in_table(json!({ "PartitionInput": partition_input(&values) }))).await;
         assert_eq!((requests(usage), units(usage)), ([1, 0, 0, 0, 0, 1], (HEADS, 2 * (1 + n))), "1 + {n} indexes");
         let moved = ["9", value.as_str(), "0"];
         for (to, writes) in [(values, 2), (moved, 3 + 2 * n)] {
@@ -147,7 +148,8 @@ async fn statistics_cost_what_they_should() {
         json!({ "ColumnName": format!("c{n}"), "ColumnType": "int", "AnalyzedTime": 0,
             "StatisticsData": { "Type": "LONG", "LongColumnStatisticsData": data } })
     };
-    let set = in_table(json!({ "PartitionValues": ["1"], "ColumnStatisticsList": (0..25).map(entry).collect::<Vec<_>>() }));
+    let set =
+        in_table(json!({ "PartitionValues": ["1"], "ColumnStatisticsList": (0..25).map(entry).collect::<Vec<_>>() }));
     let names: Vec<String> = (0..100).map(|n| format!("c{n}")).collect();
     let get = in_table(json!({ "PartitionValues": ["1"], "ColumnNames": names }));
     let usage = cost(&wire, "GetColumnStatisticsForPartition", get.clone()).await;
@@ -156,7 +158,11 @@ async fn statistics_cost_what_they_should() {
     assert_eq!(requests(usage), [1, 1, 0, 0, 0, 1]);
     wire.create(&["1"]).await;
     let usage = cost(&wire, "UpdateColumnStatisticsForPartition", set.clone()).await;
-    assert_eq!((requests(usage), units(usage)), ([1, 1, 0, 25 + 1, 0, 0], (HEADS + 2, 25 + 1)), "and the table's head, once");
+    assert_eq!(
+        (requests(usage), units(usage)),
+        ([1, 1, 0, 25 + 1, 0, 0], (HEADS + 2, 25 + 1)),
+        "and the table's head, once"
+    );
     let usage = cost(&wire, "UpdateColumnStatisticsForPartition", set).await;
     assert_eq!((requests(usage), units(usage)), ([1, 1, 0, 25, 0, 0], (HEADS + 2, 25)));
     let usage = cost(&wire, "GetColumnStatisticsForPartition", get).await;

@@ -257,7 +257,8 @@ async fn the_largest_partitions_are_kept_updated_and_moved() {
         (seed..seed + 16_000).flat_map(hash).filter(|c| !matches!(c, '"' | '\\')).take(500_000).collect()
     };
     let noises = [noise(0), noise(1), noise(2)];
-    let input = |value: &str, at: usize| json!({ "Values": [value], "Parameters": { "a": noises[at], "b": noises[0] } });
+    let input =
+        |value: &str, at: usize| json!({ "Values": [value], "Parameters": { "a": noises[at], "b": noises[0] } });
     wire.ok("CreatePartition", in_table(json!({ "PartitionInput": input("1", 0) }))).await;
     assert_eq!(wire.partition(&["1"]).await["Parameters"], input("1", 0)["Parameters"]);
     wire.ok("UpdatePartition", update(&["1"], input("1", 1))).await;
