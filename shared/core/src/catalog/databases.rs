@@ -1,19 +1,26 @@
 //! Create, read, list and drop databases.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use serde_json::{Map, Value as Json};
 
+use super::body::cut_to_answer;
 use super::database_item::{
-    DATABASES, DatabaseHead, decode_definition, decode_head, definition_key, encode_definition, encode_head, head_key,
+    DATABASES, DEFINITION, DatabaseHead, decode_definition, decode_head, definition_key, encode_definition,
+    encode_head, head_key,
 };
 use super::names::{can_exist, fold};
+use super::rounds::{Rounds, lost_to_others};
+use super::spill::{Owner, forget_body, load_body, load_each, store_body};
+use super::tables::put;
+use super::tags::{check_tags, write_first};
 use super::tombstone_item::{self, Dropped, Tombstone};
 use super::work::{self, CatalogWork};
 use super::writes::{Cancelled, transact};
 use super::{CatalogError, DatabaseId, Revision};
 use crate::ports::Ports;
-use crate::store::{Clock, Condition, Consistency, Query, ReadItems, Sort, SortRange, Table, Write, get_every};
-
-const ROUNDS: u32 = 5;
+use crate::store::{Condition, Consistency, Item, Query, ReadItems, Sort, SortRange, Table, Write, get_every};
 
 /// A database with its definition.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +36,17 @@ pub struct Database {
 ///
 /// # Errors
 /// [`CatalogError::DatabaseExists`] for a name that is taken, in whatever case.
-pub async fn create_database(ports: &Ports, mut input: Map<String, Json>) -> Result<DatabaseId, CatalogError> {
+pub async fn create_database(ports: &Ports, input: Map<String, Json>) -> Result<DatabaseId, CatalogError> {
+    create_tagged_database(ports, input, BTreeMap::new()).await
+}
+
+/// The same with its first tags.
+pub async fn create_tagged_database(
+    ports: &Ports,
+    mut input: Map<String, Json>,
+    tags: BTreeMap<String, String>,
+) -> Result<DatabaseId, CatalogError> {
+    check_tags(&tags)?;
     let name = fold(input.get("Name").and_then(Json::as_str).unwrap_or_default());
     input.insert("Name".to_owned(), Json::String(name.clone()));
     let head = DatabaseHead {
@@ -37,18 +54,79 @@ pub async fn create_database(ports: &Ports, mut input: Map<String, Json>) -> Res
         revision: Revision::fresh(ports.ids.as_ref()),
         created_ms: ports.clock.now_ms(),
     };
-    let writes = [
-        Write::Put { key: head_key(&name), item: encode_head(&head), condition: Condition::Absent },
-        Write::Put {
-            key: definition_key(&head.database_id),
-            item: encode_definition(&head.database_id, &input)?,
-            condition: Condition::Absent,
-        },
+    let at_definition = definition_key(&head.database_id);
+    let mut definition = encode_definition(&input)?;
+    store_body(ports, Owner::Database(&head.database_id), &at_definition, &mut definition, DEFINITION).await?;
+    let mut writes = vec![
+        put(head_key(&name), encode_head(&head), Condition::Absent),
+        put(at_definition, definition.clone(), Condition::Absent),
     ];
+    writes.extend(write_first(ports, &head.database_id, tags));
     match transact(ports, &writes).await {
         Ok(()) => Ok(head.database_id),
-        Err(Cancelled::Conditions) => Err(CatalogError::DatabaseExists),
+        Err(Cancelled::Conditions) => {
+            forget_body(ports, Owner::Database(&head.database_id), &definition).await;
+            Err(CatalogError::DatabaseExists)
+        }
         Err(Cancelled::Store(error)) => Err(error.into()),
+    }
+}
+
+/// Replaces the definition of a database. Its name and creation time stay, and so does everything in it.
+///
+/// # Errors
+/// [`CatalogError::Invalid`] when the input gives another name: databases are not renamed.
+pub async fn update_database(ports: &Ports, name: &str, mut input: Map<String, Json>) -> Result<(), CatalogError> {
+    let folded = fold(name);
+    let mut rounds = Rounds::default();
+    loop {
+        let old = find_database(ports.items.as_ref(), name).await?;
+        if input.get("Name").and_then(Json::as_str).map(fold) != Some(folded.clone()) {
+            return Err(CatalogError::Invalid("Database cannot be renamed".to_owned()));
+        }
+        input.insert("Name".to_owned(), Json::String(folded.clone()));
+        let head = DatabaseHead { revision: Revision::fresh(ports.ids.as_ref()), ..old.clone() };
+        let at_definition = definition_key(&head.database_id);
+        let mut definition = encode_definition(&input)?;
+        store_body(ports, Owner::Database(&head.database_id), &at_definition, &mut definition, DEFINITION).await?;
+        let unchanged = Condition::equals("revision", old.revision.as_str());
+        let writes =
+            [put(head_key(&folded), encode_head(&head), unchanged), put(at_definition, definition, Condition::Present)];
+        match transact(ports, &writes).await {
+            Ok(()) => return Ok(()),
+            Err(cancelled) => lost_to_others(cancelled)?,
+        }
+        if !rounds.again(ports).await {
+            return Err(CatalogError::Contended(format!("Database {name}")));
+        }
+    }
+}
+
+/// Up to `limit` heads of databases from this (folded) name on, in order of name.
+pub(super) async fn heads_from(
+    items: &dyn ReadItems,
+    from: &Bound<String>,
+    limit: usize,
+) -> Result<Vec<(String, DatabaseHead)>, CatalogError> {
+    let mut query = Query::new(Table::Catalog, DATABASES, SortRange::All);
+    match from {
+        Bound::Unbounded => {}
+        Bound::Included(name) => query.range = SortRange::AtLeast(name.as_str().into()),
+        Bound::Excluded(name) => query.start_after = Some(name.as_str().into()),
+    }
+    let mut heads = Vec::new();
+    loop {
+        query.limit = Some(limit.saturating_sub(heads.len()).max(1));
+        let page = items.query(&query).await?;
+        for (key, item) in page.items {
+            if let Sort::Text(name) = key.sk {
+                heads.push((name, decode_head(&item)?));
+            }
+        }
+        query.start_after = page.next;
+        if query.start_after.is_none() || heads.len() >= limit {
+            return Ok(heads);
+        }
     }
 }
 
@@ -64,18 +142,18 @@ pub async fn find_database(items: &dyn ReadItems, name: &str) -> Result<Database
 }
 
 /// A database with its definition; two strong gets.
-pub async fn get_database(items: &dyn ReadItems, name: &str) -> Result<Database, CatalogError> {
-    let head = find_database(items, name).await?;
-    let item = items.get(&definition_key(&head.database_id), Consistency::Strong).await?;
+pub async fn get_database(ports: &Ports, name: &str) -> Result<Database, CatalogError> {
+    let head = find_database(ports.items.as_ref(), name).await?;
+    let item = ports.items.get(&definition_key(&head.database_id), Consistency::Strong).await?;
     // Dropped between the two reads.
-    let item = item.ok_or_else(|| CatalogError::DatabaseNotFound(name.to_owned()))?;
+    let mut item = item.ok_or_else(|| CatalogError::DatabaseNotFound(name.to_owned()))?;
+    load_body(ports, Owner::Database(&head.database_id), &mut item).await?;
     Ok(Database { name: fold(name), head, input: decode_definition(&item)? })
 }
 
 /// Up to `limit` databases behind `after`, in order of name, and where to continue if there are more.
 pub async fn list_databases(
-    items: &dyn ReadItems,
-    clock: &dyn Clock,
+    ports: &Ports,
     after: Option<String>,
     limit: usize,
 ) -> Result<(Vec<Database>, Option<String>), CatalogError> {
@@ -85,7 +163,7 @@ pub async fn list_databases(
     loop {
         // One more than asked for tells whether this page is the last.
         query.limit = Some(limit.saturating_sub(heads.len()).saturating_add(1));
-        let page = items.query(&query).await?;
+        let page = ports.items.query(&query).await?;
         for (key, item) in page.items {
             if let Sort::Text(name) = key.sk {
                 heads.push((name, decode_head(&item)?));
@@ -98,14 +176,25 @@ pub async fn list_databases(
     }
     let more = heads.len() > limit;
     heads.truncate(limit);
-    let next = if more { heads.last().map(|(name, _)| name.clone()) } else { None };
+    let mut next = if more { heads.last().map(|(name, _)| name.clone()) } else { None };
     let keys: Vec<_> = heads.iter().map(|(_, head)| definition_key(&head.database_id)).collect();
-    let mut definitions = get_every(items, clock, &keys, Consistency::Strong).await?;
-    let mut databases = Vec::with_capacity(heads.len());
-    for (name, head) in heads {
-        // One without a definition was dropped a moment ago.
-        if let Some(item) = definitions.remove(&definition_key(&head.database_id)) {
-            databases.push(Database { name, input: decode_definition(&item)?, head });
+    let mut found = get_every(ports.items.as_ref(), ports.clock.as_ref(), &keys, Consistency::Strong).await?;
+    // One without a definition was dropped a moment ago.
+    let mut rows: Vec<((String, DatabaseHead), Item)> = heads
+        .into_iter()
+        .filter_map(|head| found.remove(&definition_key(&head.1.database_id)).map(|item| (head, item)))
+        .collect();
+    if cut_to_answer(&mut rows) {
+        next = rows.last().map(|((name, _), _)| name.clone());
+    }
+    let loads = rows.iter_mut().map(|((_, head), item)| (Owner::Database(&head.database_id), item)).collect();
+    let loaded = load_each(ports, loads).await;
+    let mut databases = Vec::with_capacity(rows.len());
+    for (((name, head), item), outcome) in rows.into_iter().zip(loaded) {
+        match outcome {
+            Ok(()) => databases.push(Database { name, input: decode_definition(&item)?, head }),
+            Err(CatalogError::DroppedMeanwhile) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok((databases, next))
@@ -113,7 +202,8 @@ pub async fn list_databases(
 
 /// Drops a database. It goes first, which makes its tables unreachable at once; the worker removes them afterwards.
 pub async fn drop_database(ports: &Ports, name: &str) -> Result<(), CatalogError> {
-    for _ in 0..ROUNDS {
+    let mut rounds = Rounds::default();
+    loop {
         let head = find_database(ports.items.as_ref(), name).await?;
         let tombstone = Tombstone {
             dropped: Dropped::Database { database_id: head.database_id.clone(), name: fold(name) },
@@ -132,11 +222,12 @@ pub async fn drop_database(ports: &Ports, name: &str) -> Result<(), CatalogError
                 work::request(ports, &CatalogWork::PurgeDatabase(head.database_id)).await;
                 return Ok(());
             }
-            Err(Cancelled::Conditions) => {}
-            Err(Cancelled::Store(error)) => return Err(error.into()),
+            Err(cancelled) => lost_to_others(cancelled)?,
+        }
+        if !rounds.again(ports).await {
+            return Err(CatalogError::Contended(format!("Database {name}")));
         }
     }
-    Err(CatalogError::Contended(format!("Database {name}")))
 }
 
 #[cfg(test)]
@@ -156,7 +247,7 @@ mod tests {
         let world = MemoryWorld::new(5);
         create_database(&world.ports, input("Sales")).await.unwrap();
         assert_eq!(create_database(&world.ports, input("SALES")).await, Err(CatalogError::DatabaseExists));
-        let database = get_database(world.items.as_ref(), "sAles").await.unwrap();
+        let database = get_database(&world.ports, "sAles").await.unwrap();
         assert_eq!((database.name.as_str(), database.head.created_ms), ("sales", 5));
         assert_eq!(database.input["Name"], "sales");
     }
@@ -190,7 +281,7 @@ mod tests {
         let mut seen = Vec::new();
         let mut after = None;
         loop {
-            let (page, next) = list_databases(world.items.as_ref(), world.clock.as_ref(), after, 3).await.unwrap();
+            let (page, next) = list_databases(&world.ports, after, 3).await.unwrap();
             seen.extend(page.into_iter().map(|database| database.name));
             after = next;
             if after.is_none() {
@@ -198,7 +289,7 @@ mod tests {
             }
         }
         assert_eq!(seen, ["d0", "d1", "d2", "d3", "d4", "d5", "d6"]);
-        let (page, next) = list_databases(world.items.as_ref(), world.clock.as_ref(), None, 7).await.unwrap();
+        let (page, next) = list_databases(&world.ports, None, 7).await.unwrap();
         assert_eq!((page.len(), next), (7, None), "no token on the last page");
     }
 }

@@ -7,34 +7,55 @@
 mod body;
 mod database_item;
 mod databases;
+mod epochs;
 mod error;
+mod function_item;
+pub mod functions;
+mod head_notes;
 mod ids;
+pub mod indexes;
 mod location_item;
 pub mod locations;
 mod names;
 mod page_token;
 mod process_cache;
 pub mod purge;
+mod rounds;
+pub mod search;
+mod search_terms;
+mod settle;
+mod spill;
 mod table_definition_item;
 mod table_head_item;
 mod table_listing;
+mod table_update;
 pub mod tables;
+pub mod tags;
+mod tags_item;
 mod token_key_item;
 mod tombstone_item;
+mod version_item;
+mod versions;
 mod work;
+mod work_item;
 mod writes;
 
 pub use body::escaped_len;
 pub use database_item::DatabaseHead;
-pub use databases::{Database, create_database, drop_database, find_database, get_database, list_databases};
+pub use databases::{
+    Database, create_database, create_tagged_database, drop_database, find_database, get_database, list_databases,
+    update_database,
+};
 pub use error::CatalogError;
 pub use ids::{DatabaseId, PartitionId, Revision, TableId};
 pub use names::fold;
 pub use page_token::{Scope, issue, redeem};
+pub use spill::{Owner, load_bodies, load_body, store_body};
 pub use table_definition_item::TableDefinition;
 pub use table_head_item::{IndexRef, IndexState, KeyColumn, OlderEpoch, TableRef};
 pub use work::CatalogWork;
 
 pub(crate) use body::{body_size_bytes, check_item_size, decode_body, encode_body};
+pub(crate) use head_notes::{add_to_estimate, note_statistics};
 pub(crate) use process_cache::{cache_of, lock};
-pub(crate) use writes::{Refused, delete_present, put};
+pub(crate) use writes::{Cancelled, Refused, put, transact};

@@ -3,22 +3,26 @@
 use serde_json::{Map, Value as Json};
 
 use super::database_item::{self, DatabaseHead, decode_head};
+use super::indexes::{NewIndex, plan_first};
 use super::location_item::{self, LocationEntry};
 use super::names::{can_exist, fold};
+use super::rounds::{Rounds, lost_to_others};
+use super::spill::{Owner, forget_body, load_body, store_body};
 use super::table_definition_item::{self, TableDefinition};
 use super::table_head_item::{self, TableRef};
 use super::tombstone_item::{self, Dropped, Tombstone};
 use super::work::{self, CatalogWork};
-use super::writes::{Cancelled, transact};
+use super::writes::transact;
 use super::{CatalogError, Revision, TableId};
 use crate::location::Location;
 use crate::partition::KeyType;
 use crate::ports::Ports;
-use crate::store::{Clock, Condition, Consistency, Key, ReadItems, Write, get_every};
+use crate::store::{Clock, Condition, Consistency, Item, Key, ReadItems, Write, get_every};
 
 pub use super::table_listing::{NamePattern, TablePage, list_tables};
+pub use super::table_update::{Archive, VERSIONS_MAX, update_table};
+pub use super::versions::{VersionPage, delete_versions, get_version, list_versions};
 
-const ROUNDS: u32 = 8;
 const FIRST_EPOCH: u32 = 1;
 /// Shards of a new table: 16 lift the write ceiling of one key sixteen-fold and still make small listings cheap.
 const DEFAULT_SHARDS: u16 = 16;
@@ -75,33 +79,42 @@ pub async fn find_table(
 }
 
 /// The definition of a table; none if it was dropped meanwhile. One strong get.
-pub async fn read_definition(items: &dyn ReadItems, table: &TableId) -> Result<Option<TableDefinition>, CatalogError> {
-    let item = items.get(&table_definition_item::key(table), Consistency::Strong).await?;
-    Ok(item.map(|item| table_definition_item::decode(&item)).transpose()?)
+pub async fn read_definition(ports: &Ports, table: &TableId) -> Result<Option<TableDefinition>, CatalogError> {
+    let Some(mut item) = ports.items.get(&table_definition_item::key(table), Consistency::Strong).await? else {
+        return Ok(None);
+    };
+    match load_body(ports, Owner::Table(table), &mut item).await {
+        Ok(()) => Ok(Some(table_definition_item::decode(&item)?)),
+        Err(CatalogError::DroppedMeanwhile) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
-/// The live table of this name with its definition; a strong batch get and a strong get.
+/// The live table of this name with its definition; a strong batch get and a strong get. Of an update that happens in
+/// between, the definition may say more than the head: its version is the one to show.
 pub async fn get_table(
-    items: &dyn ReadItems,
-    clock: &dyn Clock,
+    ports: &Ports,
     database: &str,
     table: &str,
 ) -> Result<(TableRef, TableDefinition), CatalogError> {
-    for _ in 0..ROUNDS {
-        let found = find_table(items, clock, database, table).await?;
-        if let Some(definition) = read_definition(items, &found.table_id).await? {
+    let mut rounds = Rounds::default();
+    loop {
+        let found = find_table(ports.items.as_ref(), ports.clock.as_ref(), database, table).await?;
+        if let Some(definition) = read_definition(ports, &found.table_id).await? {
             return Ok((found, definition));
         }
         // Dropped, perhaps created again, between the two reads.
+        if !rounds.again(ports).await {
+            return Err(CatalogError::Contended(format!("Table {table}")));
+        }
     }
-    Err(CatalogError::Contended(format!("Table {table}")))
 }
 
-fn put(key: Key, item: crate::store::Item, condition: Condition) -> Write {
+pub(super) fn put(key: Key, item: Item, condition: Condition) -> Write {
     Write::Put { key, item, condition }
 }
 
-fn put_location(table: &TableRef, location: Location) -> Write {
+pub(super) fn put_location(table: &TableRef, location: Location) -> Write {
     let entry = LocationEntry {
         location,
         database: table.database.clone(),
@@ -114,7 +127,12 @@ fn put_location(table: &TableRef, location: Location) -> Write {
 
 /// What must go with a table's head. The tombstone comes first.
 fn writes_to_forget(table: &TableRef, definition: Option<&TableDefinition>, now_ms: i64) -> Vec<Write> {
-    let dropped = Dropped::Table { table_id: table.table_id.clone(), epoch: table.epoch, shards: table.shards };
+    let dropped = Dropped::Table {
+        table_id: table.table_id.clone(),
+        epoch: table.epoch,
+        shards: table.shards,
+        next_index: table.next_index,
+    };
     let tombstone = Tombstone { dropped, dropped_ms: now_ms };
     let mut writes = vec![
         put(tombstone.key(), tombstone_item::encode(&tombstone), Condition::Always),
@@ -132,12 +150,46 @@ fn writes_to_forget(table: &TableRef, definition: Option<&TableDefinition>, now_
 /// # Errors
 /// [`CatalogError::TableExists`], [`CatalogError::DatabaseNotFound`], and locations or definitions that cannot be kept.
 pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json>) -> Result<TableRef, CatalogError> {
+    create_indexed_table(ports, database, input, &[]).await
+}
+
+/// The same with partition indexes.
+///
+/// # Errors
+/// Those of [`create_table`] and of [`super::indexes::create_index`].
+pub async fn create_indexed_table(
+    ports: &Ports,
+    database: &str,
+    input: Map<String, Json>,
+    indexes: &[NewIndex],
+) -> Result<TableRef, CatalogError> {
     let now_ms = ports.clock.now_ms();
     let definition = TableDefinition::new(input, now_ms);
+    let table_id = TableId::fresh(ports.ids.as_ref());
+    let mut stored = None;
+    let outcome = create_as(ports, database, (&definition, indexes), &table_id, &mut stored).await;
+    if let (Err(error), Some(item)) = (&outcome, &stored)
+        // Whether a silent store did the write is not known.
+        && !matches!(error, CatalogError::Store(_))
+    {
+        forget_body(ports, Owner::Table(&table_id), item).await;
+    }
+    outcome
+}
+
+async fn create_as(
+    ports: &Ports,
+    database: &str,
+    (definition, indexes): (&TableDefinition, &[NewIndex]),
+    table_id: &TableId,
+    stored: &mut Option<Item>,
+) -> Result<TableRef, CatalogError> {
+    let now_ms = definition.updated_ms;
     let location = definition.location()?;
     let name = definition.input.get("Name").and_then(Json::as_str).unwrap_or_default().to_owned();
     let keys = definition.partition_keys();
-    for _ in 0..ROUNDS {
+    let mut rounds = Rounds::default();
+    loop {
         let heads = read_heads(ports.items.as_ref(), ports.clock.as_ref(), database, &name).await?;
         let database_id = heads.database.database_id;
         let leftover = match heads.table {
@@ -148,21 +200,28 @@ pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json
             database: fold(database),
             database_id: database_id.clone(),
             name: name.clone(),
-            table_id: TableId::fresh(ports.ids.as_ref()),
+            table_id: table_id.clone(),
             epoch_types: keys.iter().map(|key| KeyType::of(&key.type_name)).collect(),
             keys: keys.clone(),
             epoch: FIRST_EPOCH,
             shards: DEFAULT_SHARDS,
             older_epochs: Vec::new(),
             indexes: Vec::new(),
+            next_index: 0,
             has_statistics: false,
+            approximate_partitions: 0,
             version: 0,
             revision: Revision::fresh(ports.ids.as_ref()),
             created_ms: now_ms,
         };
-        let mut writes = writes_to_create(&table, &definition, location.clone(), leftover.as_ref())?;
+        let table = plan_first(table, indexes)?;
+        let item = match &stored {
+            Some(item) => item,
+            None => stored.insert(stored_definition(ports, table_id, definition).await?),
+        };
+        let mut writes = writes_to_create(&table, item.clone(), location.clone(), leftover.as_ref())?;
         if let Some(leftover) = &leftover {
-            let old = read_definition(ports.items.as_ref(), &leftover.table_id).await?;
+            let old = read_definition(ports, &leftover.table_id).await?;
             writes.extend(writes_to_forget(leftover, old.as_ref(), now_ms));
         }
         match transact(ports, &writes).await {
@@ -173,16 +232,29 @@ pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json
                 return Ok(table);
             }
             // Somebody was faster, or the database is gone: look again.
-            Err(Cancelled::Conditions) => {}
-            Err(Cancelled::Store(error)) => return Err(error.into()),
+            Err(cancelled) => lost_to_others(cancelled)?,
+        }
+        if !rounds.again(ports).await {
+            return Err(CatalogError::Contended(format!("Table {name}")));
         }
     }
-    Err(CatalogError::Contended(format!("Table {name}")))
+}
+
+/// The definition's item, ready to be put.
+pub(super) async fn stored_definition(
+    ports: &Ports,
+    table: &TableId,
+    definition: &TableDefinition,
+) -> Result<Item, CatalogError> {
+    let key = table_definition_item::key(table);
+    let mut item = table_definition_item::encode(definition)?;
+    store_body(ports, Owner::Table(table), &key, &mut item, table_definition_item::DEFINITION).await?;
+    Ok(item)
 }
 
 fn writes_to_create(
     table: &TableRef,
-    definition: &TableDefinition,
+    definition: Item,
     location: Option<Location>,
     leftover: Option<&TableRef>,
 ) -> Result<Vec<Write>, CatalogError> {
@@ -199,88 +271,30 @@ fn writes_to_create(
             condition: Condition::equals("database_id", table.database_id.as_str()),
         },
         put(at_head, head, free),
-        put(
-            table_definition_item::key(&table.table_id),
-            table_definition_item::encode(&table.table_id, definition)?,
-            Condition::Absent,
-        ),
+        put(table_definition_item::key(&table.table_id), definition, Condition::Absent),
     ];
     writes.extend(location.map(|location| put_location(table, location)));
     Ok(writes)
 }
 
-/// Replaces the definition of a table; its version grows by one. Creation time, partitions and key encoding stay.
-///
-/// With `expected_version`, only if that is the current version (compared as text). This is the commit lock of Iceberg's
-/// clients: a conditional write. Without it the last writer wins.
-///
-/// # Errors
-/// [`CatalogError::TableChanged`] when `expected_version` is not the current one, and without it when others were faster
-/// again and again; nothing is written.
-pub async fn update_table(
-    ports: &Ports,
-    database: &str,
-    input: Map<String, Json>,
-    expected_version: Option<&str>,
-) -> Result<TableRef, CatalogError> {
-    let sent_name = input.get("Name").and_then(Json::as_str).unwrap_or_default().to_owned();
-    let definition = TableDefinition::new(input, ports.clock.now_ms());
-    let location = definition.location()?;
-    for _ in 0..ROUNDS {
-        let current = find_table(ports.items.as_ref(), ports.clock.as_ref(), database, &sent_name).await?;
-        if expected_version.is_some_and(|expected| expected != current.version.to_string()) {
-            return Err(CatalogError::TableChanged);
-        }
-        let Some(old) = read_definition(ports.items.as_ref(), &current.table_id).await? else { continue };
-        let next = TableRef {
-            keys: definition.partition_keys(),
-            version: current.version.saturating_add(1),
-            revision: Revision::fresh(ports.ids.as_ref()),
-            ..current.clone()
-        };
-        let head = table_head_item::encode(&next);
-        let at_head = table_head_item::key(&next.database, &next.name);
-        super::body::check_item_size(&at_head, &head, "The list of this table's partition keys")?;
-        let mut writes = vec![
-            put(at_head, head, Condition::equals("revision", current.revision.as_str())),
-            put(
-                table_definition_item::key(&next.table_id),
-                table_definition_item::encode(&next.table_id, &definition)?,
-                Condition::Present,
-            ),
-        ];
-        let old_location = old.location().ok().flatten();
-        if old_location != location {
-            writes.extend(location.clone().map(|location| put_location(&next, location)));
-            writes.extend(old_location.map(|old| Write::Delete {
-                key: location_item::key(&old, &next.table_id),
-                condition: Condition::Always,
-            }));
-        }
-        match transact(ports, &writes).await {
-            Ok(()) => return Ok(next),
-            Err(Cancelled::Conditions) => {}
-            Err(Cancelled::Store(error)) => return Err(error.into()),
-        }
-    }
-    Err(CatalogError::TableChanged)
-}
-
 /// Drops a table: head, definition and location entry in one transaction, so that it and its partitions are unreachable
 /// at once. The worker removes the partitions.
 pub async fn drop_table(ports: &Ports, database: &str, table: &str) -> Result<(), CatalogError> {
-    for _ in 0..ROUNDS {
+    let mut rounds = Rounds::default();
+    loop {
         let found = find_table(ports.items.as_ref(), ports.clock.as_ref(), database, table).await?;
         if drop_found(ports, &found).await? {
             return Ok(());
         }
+        if !rounds.again(ports).await {
+            return Err(CatalogError::Contended(format!("Table {table}")));
+        }
     }
-    Err(CatalogError::Contended(format!("Table {table}")))
 }
 
 /// Drops this very table; `false` if it changed or went meanwhile.
 pub(super) async fn drop_found(ports: &Ports, table: &TableRef) -> Result<bool, CatalogError> {
-    let definition = read_definition(ports.items.as_ref(), &table.table_id).await?;
+    let definition = read_definition(ports, &table.table_id).await?;
     let mut writes = vec![Write::Delete {
         key: table_head_item::key(&table.database, &table.name),
         condition: Condition::equals("revision", table.revision.as_str()),
@@ -291,7 +305,9 @@ pub(super) async fn drop_found(ports: &Ports, table: &TableRef) -> Result<bool, 
             work::request(ports, &CatalogWork::PurgeTable(table.table_id.clone())).await;
             Ok(true)
         }
-        Err(Cancelled::Conditions) => Ok(false),
-        Err(Cancelled::Store(error)) => Err(error.into()),
+        Err(cancelled) => {
+            lost_to_others(cancelled)?;
+            Ok(false)
+        }
     }
 }

@@ -1,16 +1,23 @@
 //! Table operations.
 
+use std::collections::HashSet;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::super::GlueException;
 use super::super::input::{Members, Read};
 use super::super::render::{self, Sized};
+use super::indexes::new_indexes;
 use super::{add_token, members, name_position, page_size, refuse_the_past};
-use crate::catalog::tables::{self, NamePattern};
-use crate::catalog::{Scope, fold};
+use crate::catalog::tables::{self, Archive, NamePattern};
+use crate::catalog::{self, CatalogError, Scope, fold};
 use crate::ports::App;
 
 const PAGE_MAX: usize = 100;
+/// Tables of a batch that are dropped at once.
+const DROPS_AT_ONCE: usize = 8;
 
 /// Members of a TableInput that would make it something else than a table of its own.
 const FOREIGN_TABLES: [&str; 3] = ["TargetTable", "FederatedTable", "ViewDefinition"];
@@ -44,19 +51,18 @@ fn mark_iceberg(input: &Members, table: &mut Members) -> Result<(), GlueExceptio
 pub(in crate::glue) async fn create_table(app: &App, input: Value) -> Result<Value, GlueException> {
     let mut input = members(input);
     input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
-    input.refuse(&["PartitionIndexes"], "create the table without; listings do not depend on indexes")?;
+    let indexes = new_indexes(&input)?;
     let mut table = table_input(&mut input)?;
     mark_iceberg(&input, &mut table)?;
-    tables::create_table(&app.ports, input.required("DatabaseName")?, table).await?;
+    tables::create_indexed_table(&app.ports, input.required("DatabaseName")?, table, &indexes).await?;
     Ok(json!({}))
 }
 
 pub(in crate::glue) async fn get_table(app: &App, input: Value) -> Result<Value, GlueException> {
     let input = members(input);
     refuse_the_past(&input)?;
-    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
     let (database, name) = (input.required("DatabaseName")?, input.required("Name")?);
-    let (table, definition) = tables::get_table(items, clock, database, name).await?;
+    let (table, definition) = tables::get_table(&app.ports, database, name).await?;
     Ok(json!({ "Table": attributes(&input, render::table(&table, &definition, &app.settings.account_id))? }))
 }
 
@@ -81,14 +87,18 @@ pub(in crate::glue) async fn get_tables(app: &App, input: Value) -> Result<Value
     let input = members(input);
     refuse_the_past(&input)?;
     let database = input.required("DatabaseName")?;
+    if input.text("ResourceShareType") == Some("FEDERATED") {
+        // Tables of other catalogs: there are none.
+        catalog::find_database(app.ports.items.as_ref(), database).await?;
+        return Ok(json!({ "TableList": [] }));
+    }
     let expression = input.text("Expression").filter(|expression| !expression.trim().is_empty());
     let pattern = expression.map(NamePattern::parse).transpose()?;
     let folded = fold(database);
     let scope = Scope(&["GetTables", &folded, expression.unwrap_or_default()]);
     let after = name_position(app, &input, &scope).await?;
-    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
     let limit = page_size(&input, PAGE_MAX);
-    let page = tables::list_tables(items, clock, database, pattern.as_ref(), after, limit).await?;
+    let page = tables::list_tables(&app.ports, database, pattern.as_ref(), after, limit).await?;
     let mut next = page.next;
     let mut shown = Sized::default();
     let mut last: Option<String> = None;
@@ -105,14 +115,15 @@ pub(in crate::glue) async fn get_tables(app: &App, input: Value) -> Result<Value
     Ok(Value::Object(output))
 }
 
-/// `SkipArchive` and `Force` make no difference yet: no version but the current one is kept.
+/// `Force` makes a difference for views of several dialects only, which are not kept.
 pub(in crate::glue) async fn update_table(app: &App, input: Value) -> Result<Value, GlueException> {
     let mut input = members(input);
     input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
     input.refuse(&["UpdateOpenTableFormatInput", "ViewUpdateAction"], "give the whole definition in TableInput")?;
     let table = table_input(&mut input)?;
     let database = input.required("DatabaseName")?;
-    tables::update_table(&app.ports, database, table, input.text("VersionId")).await?;
+    let archive = if input.flag("SkipArchive") { Archive::Skip } else { Archive::Keep };
+    tables::update_table(&app.ports, database, table, input.text("VersionId"), archive).await?;
     Ok(json!({}))
 }
 
@@ -123,10 +134,33 @@ pub(in crate::glue) async fn delete_table(app: &App, input: Value) -> Result<Val
     Ok(json!({}))
 }
 
-/// There are no indexes; clients ask after every table they create.
-pub(in crate::glue) async fn get_partition_indexes(app: &App, input: Value) -> Result<Value, GlueException> {
+/// Missing tables are told one by one; a missing database fails all. No `Errors` when there are none.
+pub(in crate::glue) async fn batch_delete_table(app: &App, input: Value) -> Result<Value, GlueException> {
     let input = members(input);
-    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
-    tables::find_table(items, clock, input.required("DatabaseName")?, input.required("TableName")?).await?;
-    Ok(json!({ "PartitionIndexDescriptorList": [] }))
+    input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
+    let database = input.required("DatabaseName")?;
+    catalog::find_database(app.ports.items.as_ref(), database).await?;
+    let names = input.texts("TablesToDelete");
+    let mut seen = HashSet::new();
+    let mut drops: Vec<BoxFuture<'_, Result<(), CatalogError>>> = Vec::with_capacity(names.len());
+    for name in &names {
+        drops.push(if seen.insert(fold(name)) {
+            Box::pin(tables::drop_table(&app.ports, database, name))
+        } else {
+            Box::pin(async { Err(CatalogError::TableNotFound(name.clone())) })
+        });
+    }
+    let answers: Vec<_> = futures::stream::iter(drops).buffered(DROPS_AT_ONCE).collect().await;
+    let failed = names.iter().zip(answers).filter_map(|(name, answer)| Some((name, answer.err()?)));
+    let errors: Vec<Value> = failed
+        .map(|(name, error)| {
+            // In batches the service says it without a full stop.
+            let error = match error {
+                CatalogError::TableNotFound(_) => GlueException::not_found(format!("Table {name} not found")),
+                other => other.into(),
+            };
+            json!({ "TableName": name, "ErrorDetail": render::error_detail(&error) })
+        })
+        .collect();
+    Ok(if errors.is_empty() { json!({}) } else { json!({ "Errors": errors }) })
 }

@@ -1,14 +1,24 @@
 //! The catalog through its wire: request JSON in, response JSON out.
 
 mod concurrency;
+mod constraints;
 mod counts;
 mod drops;
+mod epoch_model;
+mod epochs;
 mod errors;
 mod faults;
+mod indexes;
 mod malformed;
+mod neighbours;
 mod paging;
 mod partitions;
+mod search;
+mod statistics;
 mod tables;
+mod throttling;
+mod updates;
+mod versions;
 
 use serde_json::{Value, json};
 
