@@ -24,10 +24,11 @@ pub use item::PartitionItem;
 pub use key::{HIVE_DEFAULT_PARTITION, encode_key, hash_of_values, shard_of};
 pub use key_type::KeyType;
 pub use list::{Listing, PartitionPage, Segment, list};
-pub use number::Number;
+pub use number::{Number, NumberText};
 pub use read::{Partition, get, get_many};
 pub use register::{NewPartition, Registered, register};
 
 pub(crate) use descriptor::{DescriptorCache, fill_defaults};
 pub(crate) use descriptor_item::descriptors_of;
 pub(crate) use item::places_of;
+pub(crate) use key::{ARITY_OPEN_END, CUT_TAIL_BYTES, encode_position, encode_text, region};
