@@ -12,5 +12,6 @@ pub mod limits;
 pub mod location;
 pub mod partition;
 pub mod ports;
+pub mod predicate;
 pub mod store;
 pub mod sweep;

@@ -1,5 +1,7 @@
 //! Dates and timestamps of partition keys: proleptic Gregorian, years 0000 to 9999, no zone.
 
+use std::fmt;
+
 /// A calendar day that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Date {
@@ -71,7 +73,10 @@ impl Timestamp {
         }
         let nanos = match rest.strip_prefix('.') {
             None if rest.is_empty() => 0,
-            Some(fraction) if (1..=9).contains(&fraction.len()) => digits(&format!("{fraction:0<9}"), 9)?.0,
+            Some(fraction) if (1..=9).contains(&fraction.len()) => {
+                let places = u32::try_from(fraction.len()).ok()?;
+                digits(fraction, fraction.len())?.0 * 10_u32.pow(9 - places)
+            }
             _ => return None,
         };
         Some(Self { date, second_of_day: hour * 3600 + minute * 60 + second, nanos })
@@ -87,6 +92,24 @@ impl Timestamp {
         self.date.encode(into);
         into.extend_from_slice(&self.second_of_day.to_be_bytes());
         into.extend_from_slice(&self.nanos.to_be_bytes());
+    }
+}
+
+impl fmt::Display for Date {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04}-{:02}-{:02}", self.year, self.month, self.day)
+    }
+}
+
+/// The shortest way to write it.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hour, minute, second) = (self.second_of_day / 3600, self.second_of_day / 60 % 60, self.second_of_day % 60);
+        write!(f, "{} {hour:02}:{minute:02}:{second:02}", self.date)?;
+        match self.nanos {
+            0 => Ok(()),
+            nanos => write!(f, ".{}", format!("{nanos:09}").trim_end_matches('0')),
+        }
     }
 }
 
@@ -137,5 +160,22 @@ mod tests {
         assert!(Timestamp::is_canonical("2024-01-01 00:00:00"));
         assert!(Timestamp::is_canonical("2024-01-01 00:00:00.05"));
         assert!(!Timestamp::is_canonical("2024-01-01 00:00:00.50"));
+    }
+
+    #[test]
+    fn written_the_shortest_way() {
+        for text in ["0000-01-01", "2024-02-29", "9999-12-31"] {
+            assert_eq!(Date::parse(text).unwrap().to_string(), text);
+        }
+        for (text, shortest) in [
+            ("2024-01-01 00:00:00", "2024-01-01 00:00:00"),
+            ("2024-01-01 23:59:01.000", "2024-01-01 23:59:01"),
+            ("2024-01-01 23:59:01.050", "2024-01-01 23:59:01.05"),
+            ("2024-01-01 23:59:01.000000001", "2024-01-01 23:59:01.000000001"),
+        ] {
+            let read = Timestamp::parse(text).unwrap();
+            assert_eq!(read.to_string(), shortest);
+            assert!(Timestamp::is_canonical(shortest) && Timestamp::parse(shortest) == Some(read));
+        }
     }
 }

@@ -23,18 +23,20 @@ use crate::limits::SORT_KEY_MAX_BYTES;
 /// What Hive writes for a NULL partition value.
 pub const HIVE_DEFAULT_PARTITION: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// Regions of a typed position.
-mod region {
-    pub(super) const PARSED: u8 = 0x10;
-    pub(super) const NULL: u8 = 0x20;
-    pub(super) const UNPARSABLE: u8 = 0x30;
+/// Regions of a typed position: its first byte. Text has none.
+pub(crate) mod region {
+    pub(crate) const PARSED: u8 = 0x10;
+    pub(crate) const NULL: u8 = 0x20;
+    pub(crate) const UNPARSABLE: u8 = 0x30;
 }
 
 const HASH_BYTES: usize = 32;
 /// Last byte of a cut key. A key that fits exactly and ends like this is cut as well, so that no two meet.
 const CUT_MARK: u8 = 0x02;
+/// What a cut key ends with: before it stands the beginning of what the whole key would be.
+pub(crate) const CUT_TAIL_BYTES: usize = HASH_BYTES + 1;
 /// Arities from here on share one byte and always carry the hash.
-const ARITY_OPEN_END: u8 = u8::MAX;
+pub(crate) const ARITY_OPEN_END: u8 = u8::MAX;
 
 /// How one value was written.
 enum Written {
@@ -63,7 +65,7 @@ pub(super) fn encode_key_within(types: &[KeyType], values: &[String], max_bytes:
     }
     for (at, value) in variants {
         key.push(u8::try_from(at.saturating_add(1)).unwrap_or(u8::MAX));
-        encode_text(value, &mut key);
+        encode_text(value.as_bytes(), &mut key);
     }
     let fits = key.len() < max_bytes || (key.len() == max_bytes && key.last() != Some(&CUT_MARK));
     if fits && arity != ARITY_OPEN_END {
@@ -91,10 +93,15 @@ pub fn shard_of(values: &[String], shards: u16) -> u16 {
     u16::from_be_bytes([first, second]) % shards.max(1)
 }
 
+/// The bytes of one position, tie-breaks aside: values that are equal by their type have equal bytes.
+pub(crate) fn encode_position(key_type: KeyType, value: &str, into: &mut Vec<u8>) {
+    encode_value(key_type, value, into);
+}
+
 fn encode_value(key_type: KeyType, value: &str, into: &mut Vec<u8>) -> Written {
     match key_type {
         KeyType::Text | KeyType::Other => {
-            encode_text(value, into);
+            encode_text(value.as_bytes(), into);
             return Written::Canonical;
         }
         _ if value == HIVE_DEFAULT_PARTITION => {
@@ -127,15 +134,15 @@ fn encode_value(key_type: KeyType, value: &str, into: &mut Vec<u8>) -> Written {
         }
     }
     into.push(region::UNPARSABLE);
-    encode_text(value, into);
+    encode_text(value.as_bytes(), into);
     Written::Canonical
 }
 
 /// UTF-8 with NUL escaped and a terminator below every escaped byte: order of code points, none a prefix of another.
-fn encode_text(text: &str, into: &mut Vec<u8>) {
-    for byte in text.bytes() {
-        into.push(byte);
-        if byte == 0 {
+pub(crate) fn encode_text(text: &[u8], into: &mut Vec<u8>) {
+    for byte in text {
+        into.push(*byte);
+        if *byte == 0 {
             into.push(0xff);
         }
     }

@@ -36,7 +36,7 @@ pub use item::PartitionItem;
 pub use key::{HIVE_DEFAULT_PARTITION, encode_key, hash_of_values, shard_of};
 pub use key_type::KeyType;
 pub use list::{Listing, PartitionPage, Segment, list};
-pub use number::Number;
+pub use number::{Number, NumberText};
 pub use read::{Partition, get, get_many};
 pub use register::{NewPartition, Registered, register};
 pub use statistics::{delete_statistics, get_statistics, owner_of, put_statistics};
@@ -49,6 +49,7 @@ pub(crate) use descriptor_item::descriptors_of;
 pub(crate) use history_item::places_of as history_places_of;
 pub(crate) use index_item::places_of as index_places_of;
 pub(crate) use item::places_of;
+pub(crate) use key::{ARITY_OPEN_END, CUT_TAIL_BYTES, encode_position, encode_text, region};
 pub(crate) use rekey::{Rows, rekey_page};
 pub(crate) use statistics_item::places_of as statistics_places_of;
 

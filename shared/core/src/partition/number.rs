@@ -15,18 +15,28 @@ pub struct Number {
     digits: Vec<u8>,
 }
 
-impl Number {
+/// A number as it stands in a text: read, and compared with a [`Number`], without copying a digit.
+#[derive(Clone, Copy, Debug)]
+pub struct NumberText<'a> {
+    negative: bool,
+    exponent: i32,
+    /// Digits before and after the point, without those that [`Number`] leaves out.
+    whole: &'a [u8],
+    fraction: &'a [u8],
+}
+
+impl<'a> NumberText<'a> {
     /// Digits with an optional sign, leading zeros allowed.
-    pub fn parse_integer(text: &str) -> Option<Self> {
+    pub fn integer(text: &'a str) -> Option<Self> {
         let (negative, digits) = split_sign(text);
         if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        Self::build(negative, digits.bytes(), i64::try_from(digits.len()).ok()?)
+        Self::build(negative, digits.as_bytes(), &[], 0)
     }
 
     /// Digits with an optional sign, point and exponent.
-    pub fn parse_decimal(text: &str) -> Option<Self> {
+    pub fn decimal(text: &'a str) -> Option<Self> {
         let (negative, rest) = split_sign(text);
         let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
             None => (rest, 0),
@@ -37,25 +47,81 @@ impl Number {
         if (whole.is_empty() && fraction.is_empty()) || !digits.all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        let places = i64::try_from(whole.len()).ok()?;
-        Self::build(negative, whole.bytes().chain(fraction.bytes()), exponent.checked_add(places)?)
+        Self::build(negative, whole.as_bytes(), fraction.as_bytes(), exponent)
     }
 
-    fn build(negative: bool, ascii: impl Iterator<Item = u8>, exponent: i64) -> Option<Self> {
-        let mut digits: Vec<u8> = ascii.map(|byte| byte - b'0').collect();
-        let leading = digits.iter().take_while(|digit| **digit == 0).count();
-        digits.drain(..leading);
-        while digits.last() == Some(&0) {
-            digits.pop();
+    fn build(negative: bool, whole: &'a [u8], fraction: &'a [u8], exponent: i64) -> Option<Self> {
+        let exponent = exponent.checked_add(i64::try_from(whole.len()).ok()?)?;
+        let places = whole.len() + fraction.len();
+        let (mut whole, mut fraction) = (without_leading_zeros(whole), fraction);
+        if whole.is_empty() {
+            fraction = without_leading_zeros(fraction);
         }
-        if digits.is_empty() {
-            return Some(Self { negative: false, exponent: 0, digits });
+        let leading = places - whole.len() - fraction.len();
+        fraction = without_trailing_zeros(fraction);
+        if fraction.is_empty() {
+            whole = without_trailing_zeros(whole);
+        }
+        if whole.is_empty() && fraction.is_empty() {
+            return Some(Self { negative: false, exponent: 0, whole, fraction });
         }
         let exponent = exponent.checked_sub(i64::try_from(leading).ok()?)?;
         if exponent.abs() > EXPONENT_MAX {
             return None;
         }
-        Some(Self { negative, exponent: i32::try_from(exponent).ok()?, digits })
+        Some(Self { negative, exponent: i32::try_from(exponent).ok()?, whole, fraction })
+    }
+
+    fn digits(&self) -> impl Iterator<Item = u8> {
+        self.whole.iter().chain(self.fraction).map(|byte| byte - b'0')
+    }
+
+    fn sign(&self) -> i8 {
+        sign_of(self.whole.is_empty() && self.fraction.is_empty(), self.negative)
+    }
+
+    /// Its place relative to `other`.
+    pub fn compare(&self, other: &Number) -> Ordering {
+        self.sign().cmp(&other.sign()).then_with(|| {
+            let size = self.exponent.cmp(&other.exponent).then_with(|| self.digits().cmp(other.digits.iter().copied()));
+            if self.negative { size.reverse() } else { size }
+        })
+    }
+
+    pub fn to_number(&self) -> Number {
+        Number { negative: self.negative, exponent: self.exponent, digits: self.digits().collect() }
+    }
+}
+
+fn without_leading_zeros(digits: &[u8]) -> &[u8] {
+    digits.iter().position(|digit| *digit != b'0').and_then(|at| digits.get(at..)).unwrap_or_default()
+}
+
+fn without_trailing_zeros(digits: &[u8]) -> &[u8] {
+    digits.iter().rposition(|digit| *digit != b'0').and_then(|at| digits.get(..=at)).unwrap_or_default()
+}
+
+fn sign_of(is_zero: bool, negative: bool) -> i8 {
+    match (is_zero, negative) {
+        (true, _) => 0,
+        (false, true) => -1,
+        (false, false) => 1,
+    }
+}
+
+impl Number {
+    /// Digits with an optional sign, leading zeros allowed.
+    pub fn parse_integer(text: &str) -> Option<Self> {
+        NumberText::integer(text).map(|number| number.to_number())
+    }
+
+    /// Digits with an optional sign, point and exponent.
+    pub fn parse_decimal(text: &str) -> Option<Self> {
+        NumberText::decimal(text).map(|number| number.to_number())
+    }
+
+    fn sign(&self) -> i8 {
+        sign_of(self.digits.is_empty(), self.negative)
     }
 
     /// The shortest plain way to write it; none for numbers that would take too many places.
@@ -108,14 +174,9 @@ impl Number {
 
 impl Ord for Number {
     fn cmp(&self, other: &Self) -> Ordering {
-        let sign = |number: &Self| match (number.digits.is_empty(), number.negative) {
-            (true, _) => 0,
-            (false, true) => -1,
-            (false, false) => 1,
-        };
         let size =
             |left: &Self, right: &Self| left.exponent.cmp(&right.exponent).then_with(|| left.digits.cmp(&right.digits));
-        sign(self).cmp(&sign(other)).then_with(|| if self.negative { size(other, self) } else { size(self, other) })
+        self.sign().cmp(&other.sign()).then_with(|| if self.negative { size(other, self) } else { size(self, other) })
     }
 }
 
@@ -207,5 +268,20 @@ mod tests {
         assert!(encoded.is_sorted(), "{encoded:?}");
         let numbers: Vec<Number> = ordered.iter().map(|text| Number::parse_decimal(text).unwrap()).collect();
         assert!(numbers.is_sorted());
+    }
+
+    #[test]
+    fn a_text_compares_like_the_number_it_says() {
+        let texts = [
+            "-1e9", "-123.5", "-123.50", "-0012", "-1", "-.5", "-0.05", "-0", "0", "0e5", "0.000", "0.001", "00.0010",
+            "0.1", ".10", "1", "1.", "001", "1.0", "9", "10", "1e1", "10.0", "11", "100", "0.1e3", "101", "1e9",
+        ];
+        for left in texts {
+            for right in texts {
+                let number = Number::parse_decimal(right).unwrap();
+                let expected = Number::parse_decimal(left).unwrap().cmp(&number);
+                assert_eq!(NumberText::decimal(left).unwrap().compare(&number), expected, "{left} {right}");
+            }
+        }
     }
 }
