@@ -253,6 +253,8 @@ def main():
                 if key_type == options.types[0]:
                     name, expression, _ = filters(key_type, options.partitions)[1]
                     for row, members in [("list all", {}), (name, {"Expression": expression})]:
+                        if row not in rows[-1]:
+                            continue
                         seconds, found = through_boto3(server.url, members)
                         ends.append((row, server.name, found, seconds, floor(server.url, members)))
         show(key_type, rows[0], rows[1] if len(rows) > 1 else {})
