@@ -18,13 +18,17 @@ pub struct Timestamp {
     nanos: u32,
 }
 
-/// Exactly `length` digits at the start.
+/// Exactly `length` digits at the start, at most 9.
 fn digits(text: &str, length: usize) -> Option<(u32, &str)> {
     let (head, tail) = text.split_at_checked(length)?;
-    if !head.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
+    let mut number = 0;
+    for byte in head.bytes() {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        number = number * 10 + u32::from(byte - b'0');
     }
-    Some((head.parse().ok()?, tail))
+    Some((number, tail))
 }
 
 impl Date {

@@ -16,7 +16,7 @@ use crate::partition::{HIVE_DEFAULT_PARTITION, KeyType};
 /// Binds `syntax`, which was read from `text`, to these keys.
 pub(super) fn bind(text: &str, syntax: &Syntax, keys: &[KeyColumn], mode: Mode) -> Result<Compiled, PredicateError> {
     let mut binder = Binder { text, keys, mode, named: BTreeMap::new() };
-    let root = binder.node(syntax, false)?;
+    let root = binder.node(syntax, false)?.with_quick_tests();
     Ok(Compiled { root, mode, key_count: keys.len(), named: binder.named.into_values().collect() })
 }
 
@@ -59,7 +59,7 @@ impl Binder<'_> {
         }
         let position = self.subject(test)?;
         let key_type = self.name_key(position, &test.subject)?;
-        let leaf = |test| Leaf { position, key_type, test };
+        let leaf = |test| Leaf::new(position, key_type, test);
         let within = |domain| Ok(in_domain(leaf(LeafTest::In(domain))));
         match &test.kind {
             TestKind::IsNull => {
@@ -117,7 +117,7 @@ impl Binder<'_> {
         let key_type = self.name_key(position, key)?;
         let literal = self.literal(position, key_type, literal, test)?;
         let comparison = if is_negated { comparison.negated() } else { comparison };
-        Ok(in_domain(Leaf { position, key_type, test: LeafTest::In(compare(comparison, &literal)) }))
+        Ok(in_domain(Leaf::new(position, key_type, LeafTest::In(compare(comparison, &literal)))))
     }
 
     fn pattern(
@@ -325,7 +325,7 @@ fn join(nodes: Vec<Node>, decisive: bool, merge: fn(Vec<Domain>) -> Domain, whol
     let mut others = Vec::new();
     for node in flat {
         match node {
-            Node::Leaf(Leaf { position, key_type, test: LeafTest::In(domain) }) => {
+            Node::Leaf(Leaf { position, key_type, test: LeafTest::In(domain), .. }) => {
                 sets.entry(position).or_insert((key_type, Vec::new())).1.push(domain);
             }
             node => others.push(node),
@@ -340,7 +340,7 @@ fn join(nodes: Vec<Node>, decisive: bool, merge: fn(Vec<Domain>) -> Domain, whol
                 merge(domains)
             }
         };
-        match in_domain(Leaf { position, key_type, test: LeafTest::In(domain) }) {
+        match in_domain(Leaf::new(position, key_type, LeafTest::In(domain))) {
             Node::Constant(constant) if constant == decisive => return Node::Constant(decisive),
             Node::Constant(_) => {}
             leaf => joined.push(leaf),

@@ -4,6 +4,7 @@ use super::StoredValueError;
 use super::domain::{Domain, Reading};
 use super::error::shown;
 use super::like::Pattern;
+use super::quick::Quick;
 use crate::partition::KeyType;
 
 /// What the Hive default marker is on a typed key.
@@ -59,6 +60,8 @@ pub(super) struct Leaf {
     pub position: usize,
     pub key_type: KeyType,
     pub test: LeafTest,
+    /// The same test in a faster form, if there is one.
+    pub quick: Quick,
 }
 
 #[derive(Clone, Debug)]
@@ -125,6 +128,7 @@ impl Compiled {
     }
 }
 
+#[inline]
 fn answer<V: AsRef<str>>(node: &Node, mode: Mode, values: &[V]) -> Answer {
     match node {
         Node::Constant(is_true) => Answer::from(*is_true),
@@ -132,29 +136,33 @@ fn answer<V: AsRef<str>>(node: &Node, mode: Mode, values: &[V]) -> Answer {
             Some(value) => leaf.answer(mode, value.as_ref()),
             None => Answer::No,
         },
-        Node::All(nodes) => {
-            let mut all = Answer::Yes;
-            for node in nodes {
-                match answer(node, mode, values) {
-                    Answer::Yes => {}
-                    Answer::No => return Answer::No,
-                    unreadable => all = first_unreadable(all, unreadable),
-                }
-            }
-            all
-        }
-        Node::Any(nodes) => {
-            let mut any = Answer::No;
-            for node in nodes {
-                match answer(node, mode, values) {
-                    Answer::No => {}
-                    Answer::Yes => return Answer::Yes,
-                    unreadable => any = first_unreadable(any, unreadable),
-                }
-            }
-            any
+        Node::All(nodes) => answer_of_all(nodes, mode, values),
+        Node::Any(nodes) => answer_of_any(nodes, mode, values),
+    }
+}
+
+fn answer_of_all<V: AsRef<str>>(nodes: &[Node], mode: Mode, values: &[V]) -> Answer {
+    let mut all = Answer::Yes;
+    for node in nodes {
+        match answer(node, mode, values) {
+            Answer::Yes => {}
+            Answer::No => return Answer::No,
+            unreadable => all = first_unreadable(all, unreadable),
         }
     }
+    all
+}
+
+fn answer_of_any<V: AsRef<str>>(nodes: &[Node], mode: Mode, values: &[V]) -> Answer {
+    let mut any = Answer::No;
+    for node in nodes {
+        match answer(node, mode, values) {
+            Answer::No => {}
+            Answer::Yes => return Answer::Yes,
+            unreadable => any = first_unreadable(any, unreadable),
+        }
+    }
+    any
 }
 
 /// Of two keys the error names the first, so that the order of the expression does not matter.
@@ -165,9 +173,39 @@ fn first_unreadable(one: Answer, other: Answer) -> Answer {
     }
 }
 
+impl Node {
+    /// Gives every leaf its fast form.
+    pub(super) fn with_quick_tests(self) -> Self {
+        let each = |nodes: Vec<Self>| nodes.into_iter().map(Self::with_quick_tests).collect();
+        match self {
+            Self::Constant(constant) => Self::Constant(constant),
+            Self::All(nodes) => Self::All(each(nodes)),
+            Self::Any(nodes) => Self::Any(each(nodes)),
+            Self::Leaf(mut leaf) => {
+                if let LeafTest::In(domain) = &leaf.test {
+                    leaf.quick = Quick::of(leaf.key_type, domain);
+                }
+                Self::Leaf(leaf)
+            }
+        }
+    }
+}
+
 impl Leaf {
+    /// With its slow form only.
+    pub(super) fn new(position: usize, key_type: KeyType, test: LeafTest) -> Self {
+        Self { position, key_type, test, quick: Quick::None }
+    }
+
     #[inline]
     pub(super) fn answer(&self, mode: Mode, value: &str) -> Answer {
+        match self.quick.test(value) {
+            Some(is_true) => Answer::from(is_true),
+            None => self.slow_answer(mode, value),
+        }
+    }
+
+    fn slow_answer(&self, mode: Mode, value: &str) -> Answer {
         match &self.test {
             LeafTest::Like { pattern, is_negated } => Answer::from(pattern.matches(value) != *is_negated),
             LeafTest::In(domain) => match Reading::of(self.key_type, mode, value) {

@@ -77,9 +77,21 @@ impl Scalar {
         }
     }
 
-    /// How a stored value equal to this one compares with `other`.
-    pub(super) fn compare(&self, other: &Self) -> Ordering {
-        self.cmp(other)
+    /// As a machine number, if it is a small integer.
+    pub(super) fn small(&self) -> Option<i64> {
+        if let Self::Number(numeric) = self { numeric.small } else { None }
+    }
+
+    /// The largest integer that is not above it, if that is a small one.
+    pub(super) fn floor(&self) -> Option<i64> {
+        let Self::Number(numeric) = self else { return None };
+        if let Some(small) = numeric.small {
+            return Some(small);
+        }
+        let text = numeric.number.canonical()?;
+        let (whole, _) = text.split_once('.')?;
+        let toward_zero = small_integer(whole)?;
+        Some(if text.starts_with('-') { toward_zero - 1 } else { toward_zero })
     }
 }
 
@@ -158,7 +170,8 @@ impl<'a> Reading<'a> {
 }
 
 /// Digits with an optional sign, as a machine number if they are few.
-fn small_integer(text: &str) -> Option<i64> {
+#[inline]
+pub(super) fn small_integer(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     let (is_negative, digits) = match bytes {
         [b'-', digits @ ..] => (true, digits),

@@ -9,15 +9,71 @@ enum Place {
     Any,
 }
 
+/// What stands between two `%`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Plain(Box<str>),
+    /// With a `_`.
+    Places(Box<[Place]>),
+}
+
+impl Piece {
+    fn new(places: &[Place]) -> Self {
+        let plain: Option<String> =
+            places.iter().map(|place| if let Place::Is(char) = place { Some(*char) } else { None }).collect();
+        plain.map_or_else(|| Self::Places(places.into()), |plain| Self::Plain(plain.into()))
+    }
+
+    /// Callers ask first: comparing nothing with something takes longer than it should.
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Plain(plain) if plain.is_empty())
+    }
+
+    /// What is behind it at the start of `text`.
+    fn strip_start<'t>(&self, text: &'t str) -> Option<&'t str> {
+        match self {
+            Self::Plain(plain) if text.as_bytes().starts_with(plain.as_bytes()) => text.get(plain.len()..),
+            Self::Plain(_) => None,
+            Self::Places(places) => strip(text, places),
+        }
+    }
+
+    /// What is behind the first place where it stands.
+    fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
+        match self {
+            // Values are short: preparing a search costs more than it saves.
+            Self::Plain(plain) => {
+                let found = text.as_bytes().windows(plain.len().max(1)).position(|window| window == plain.as_bytes());
+                found.and_then(|at| text.get(at + plain.len()..))
+            }
+            Self::Places(places) => {
+                text.char_indices().find_map(|(at, _)| text.get(at..).and_then(|from| strip(from, places)))
+            }
+        }
+    }
+
+    fn ends(&self, text: &str) -> bool {
+        match self {
+            Self::Plain(plain) => text.as_bytes().ends_with(plain.as_bytes()),
+            Self::Places(places) => {
+                let last = text.char_indices().rev().nth(places.len().saturating_sub(1));
+                last.and_then(|(at, _)| text.get(at..)).and_then(|from| strip(from, places)).is_some()
+            }
+        }
+    }
+}
+
 /// A pattern, cut at its `%`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     /// Before the first `%`; the whole pattern if there is none.
-    first: Box<[Place]>,
+    first: Piece,
     /// Between two.
-    inner: Box<[Box<[Place]>]>,
+    inner: Box<[Piece]>,
     /// Behind the last one; none if there is none.
-    last: Option<Box<[Place]>>,
+    last: Option<Piece>,
+    /// What every text that matches begins with.
+    prefix: Box<str>,
 }
 
 impl Pattern {
@@ -46,38 +102,39 @@ impl Pattern {
             }
         }
         let last = if pieces.len() > 1 { pieces.pop() } else { None };
-        let mut pieces = pieces.into_iter().map(Vec::into_boxed_slice);
-        let first = pieces.next().unwrap_or_default();
-        let inner = pieces.filter(|piece| !piece.is_empty()).collect();
-        Some(Self { first, inner, last: last.map(Vec::into_boxed_slice) })
+        let fixed = |place: &Place| if let Place::Is(char) = place { Some(*char) } else { None };
+        let first = pieces.first().map(Vec::as_slice).unwrap_or_default();
+        Some(Self {
+            first: Piece::new(first),
+            prefix: first.iter().map_while(fixed).collect::<String>().into(),
+            inner: pieces.iter().skip(1).map(|places| Piece::new(places)).filter(|piece| !piece.is_empty()).collect(),
+            last: last.map(|places| Piece::new(&places)),
+        })
     }
 
     pub(super) fn matches(&self, text: &str) -> bool {
-        let Some(mut rest) = strip(text, &self.first) else { return false };
+        let mut rest = text;
+        if !self.first.is_empty() {
+            let Some(behind) = self.first.strip_start(text) else { return false };
+            rest = behind;
+        }
         let Some(last) = &self.last else { return rest.is_empty() };
         // The leftmost place is the best: what is behind it is longest.
         for piece in &self.inner {
-            let found = rest.char_indices().find_map(|(at, _)| rest.get(at..).and_then(|from| strip(from, piece)));
-            match found {
+            match piece.find(rest) {
                 Some(behind) => rest = behind,
                 None => return false,
             }
         }
-        match last.len() {
-            0 => true,
-            length => {
-                let from = rest.char_indices().rev().nth(length - 1).and_then(|(at, _)| rest.get(at..));
-                from.and_then(|from| strip(from, last)).is_some()
-            }
-        }
+        last.is_empty() || last.ends(rest)
     }
 
     /// The texts that match, if they are an interval: `'abc'`, `'abc%'`, `'%'`.
     pub(super) fn as_set(&self) -> Option<Set<Scalar>> {
-        let is_plain = self.first.iter().all(|place| matches!(place, Place::Is(_))) && self.inner.is_empty();
+        let is_plain = matches!(self.first, Piece::Plain(_)) && self.inner.is_empty();
         match &self.last {
             _ if !is_plain => None,
-            None => Some(Set::point(Scalar::Text(self.prefix().into_bytes().into()))),
+            None => Some(Set::point(Scalar::Text(self.prefix.as_bytes().into()))),
             Some(last) if last.is_empty() => Some(self.cover()),
             Some(_) => None,
         }
@@ -85,8 +142,8 @@ impl Pattern {
 
     /// An interval that has all texts that match.
     pub(super) fn cover(&self) -> Set<Scalar> {
-        let prefix = self.prefix().into_bytes();
-        let mut end = prefix.clone();
+        let prefix = self.prefix.as_bytes();
+        let mut end = prefix.to_vec();
         // No byte of UTF-8 is the largest there is.
         match end.last_mut() {
             None => return Set::all(),
@@ -94,18 +151,12 @@ impl Pattern {
         }
         Set::between(Cut::Before(Scalar::Text(prefix.into())), Cut::Before(Scalar::Text(end.into())))
     }
-
-    /// What every text that matches begins with.
-    fn prefix(&self) -> String {
-        let fixed = |place: &Place| if let Place::Is(char) = place { Some(*char) } else { None };
-        self.first.iter().map_while(fixed).collect()
-    }
 }
 
-/// What is behind `piece` at the start of `text`.
-fn strip<'t>(text: &'t str, piece: &[Place]) -> Option<&'t str> {
+/// What is behind `places` at the start of `text`.
+fn strip<'t>(text: &'t str, places: &[Place]) -> Option<&'t str> {
     let mut chars = text.chars();
-    for place in piece {
+    for place in places {
         let char = chars.next()?;
         if let Place::Is(expected) = place
             && *expected != char
@@ -122,9 +173,12 @@ mod tests {
 
     use super::*;
 
+    /// Pattern, escape, texts that fit, texts that do not.
+    type Case = (&'static str, Option<char>, &'static [&'static str], &'static [&'static str]);
+
     #[test]
     fn patterns() {
-        let cases: [(&str, Option<char>, &[&str], &[&str]); 14] = [
+        let cases: [Case; 14] = [
             ("two", None, &["two"], &["Two", "twoo", "", "tw"]),
             ("t_o", None, &["two", "tüo", "t😀o"], &["to", "twoo"]),
             ("%", None, &["", "x", "\0\n"], &[]),

@@ -31,6 +31,7 @@ mod lexer;
 mod like;
 mod parser;
 mod plan;
+mod quick;
 mod range;
 mod set;
 mod syntax;

@@ -20,10 +20,12 @@ use super::set::{Cut, Overlap, Span};
 use crate::limits::SORT_KEY_MAX_BYTES;
 use crate::partition::{ARITY_OPEN_END, CUT_TAIL_BYTES, HIVE_DEFAULT_PARTITION, KeyType, encode_position, region};
 
-/// Positions are taken up until there are so many times more ranges than asked for; then neighbours are joined.
-const DETAIL: usize = 4;
-/// A position that would make more ranges than this becomes one range.
-const PIECES_MAX: usize = 8192;
+/// Positions are taken up until there are about so many ranges, or so many times more than asked for; then neighbours are
+/// joined.
+const DETAIL_MIN: usize = 1024;
+const DETAIL_FACTOR: usize = 4;
+/// A position that has more intervals than this for each range that is left becomes one range.
+const INTERVALS_FACTOR: usize = 8;
 
 /// How the keys of rows are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,7 +141,7 @@ pub fn plan_within(predicate: &Compiled, layout: &Layout, leading: &[&str], max_
             if !leading.is_empty() {
                 planner.lists = None;
             }
-            let budget = max_ranges.max(1).saturating_mul(DETAIL);
+            let budget = max_ranges.saturating_mul(DETAIL_FACTOR).max(DETAIL_MIN);
             planner.descend(&leaves, Prefix { bytes: prefix, scalars: Vec::new() }, leading.len(), budget);
         }
         None => {
@@ -317,7 +319,7 @@ impl Planner<'_> {
     fn narrow(&mut self, view: &View<'_>, prefix: &Prefix, at: usize, domain: &Domain, budget: usize) {
         let Some(&(position, key_type)) = self.layout.positions.get(at) else { return };
         let spans = domain.values.spans();
-        if self.pieces.len() + spans.len() > PIECES_MAX {
+        if spans.len() > budget.saturating_mul(INTERVALS_FACTOR) {
             self.lists = None;
             if let (Some(first), Some(last)) = (spans.first(), spans.last()) {
                 self.read(prefix.at(&first.low, key_type), prefix.at(&last.high, key_type), false);
@@ -429,7 +431,7 @@ fn restrict_to<'p>(view: &View<'p>, position: usize, decide: impl Fn(&Leaf) -> O
 
 fn accepts(leaf: &Leaf, value: &Scalar) -> bool {
     match (&leaf.test, value) {
-        (LeafTest::In(domain), value) => domain.values.contains(|other| value.compare(other)),
+        (LeafTest::In(domain), value) => domain.values.contains(|other| value.cmp(other)),
         (LeafTest::Like { pattern, is_negated }, Scalar::Text(text)) => {
             std::str::from_utf8(text).is_ok_and(|text| pattern.matches(text) != *is_negated)
         }

@@ -33,8 +33,18 @@ impl<T: Ord> PartialOrd for Cut<T> {
 }
 
 impl<T> Cut<T> {
+    pub(super) fn map<U>(&self, value: impl FnOnce(&T) -> Option<U>) -> Option<Cut<U>> {
+        Some(match self {
+            Cut::Start => Cut::Start,
+            Cut::Before(at) => Cut::Before(value(at)?),
+            Cut::After(at) => Cut::After(value(at)?),
+            Cut::End => Cut::End,
+        })
+    }
+
     /// Whether a value lies behind this place; `compare` says how it compares.
-    fn is_passed(&self, compare: impl Fn(&T) -> Ordering) -> bool {
+    #[inline]
+    pub(super) fn is_passed(&self, compare: impl Fn(&T) -> Ordering) -> bool {
         match self {
             Cut::Start => true,
             Cut::Before(at) => compare(at) != Ordering::Less,
