@@ -367,7 +367,7 @@ fn check_items(world: &MemoryWorld, table: &TableRef, last: &State) {
 
 #[tokio::test]
 async fn operations_on_partitions_are_linearizable() {
-    for seed in 1..=60 {
+    for seed in 1..=30 {
         for kind in [Kind::Plain, Kind::Indexed, Kind::Rekeyed, Kind::Moving] {
             run(kind, seed, 0).await;
         }
@@ -376,7 +376,7 @@ async fn operations_on_partitions_are_linearizable() {
 
 #[tokio::test]
 async fn and_stay_so_when_answers_are_lost_and_transactions_collide() {
-    for seed in 100..=160 {
+    for seed in 100..=130 {
         for kind in [Kind::Plain, Kind::Indexed, Kind::Rekeyed, Kind::Moving] {
             run(kind, seed, 15).await;
         }
