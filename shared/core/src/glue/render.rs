@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::GlueException;
+use crate::catalog::functions::Function;
 use crate::catalog::{CatalogError, Database, TableDefinition, TableRef, escaped_len};
 use crate::limits::ANSWER_MAX_BYTES;
 use crate::partition::{ColumnSchema, Partition, fill_defaults};
@@ -59,7 +60,18 @@ pub(super) fn table(table: &TableRef, definition: &TableDefinition, catalog_id: 
     shown.entry("Parameters").or_insert(json!({}));
     insert(&mut shown, "IsRegisteredWithLakeFormation", false);
     insert(&mut shown, "CatalogId", catalog_id);
-    insert(&mut shown, "VersionId", table.version.to_string());
+    // The definition's own: the head may have been read before an update.
+    insert(&mut shown, "VersionId", definition.version.to_string());
+    Json::Object(shown)
+}
+
+pub(super) fn function(function: Function, catalog_id: &str) -> Json {
+    let mut shown = Map::new();
+    insert(&mut shown, "FunctionName", function.name);
+    insert(&mut shown, "DatabaseName", function.database);
+    shown.extend(function.input.into_iter().filter(|(name, _)| name != "FunctionName"));
+    insert(&mut shown, "CreateTime", seconds(function.created_ms));
+    insert(&mut shown, "CatalogId", catalog_id);
     Json::Object(shown)
 }
 
@@ -78,16 +90,17 @@ pub(super) fn partition(table: &TableRef, partition: Partition, catalog_id: &str
 
 /// An entry of a batch that failed, under the member's name for the values.
 pub(super) fn partition_error(values_member: &str, values: &[String], error: CatalogError) -> Json {
-    json!({ values_member: values, "ErrorDetail": error_detail(&error.into()) })
+    json!({ values_member: values, "ErrorDetail": error_detail(error, None) })
 }
 
-/// What an answer says of an entry that failed.
-pub(super) fn error_detail(error: &GlueException) -> Json {
+/// Why an entry of a batch failed, in other words if there are some.
+pub(super) fn error_detail(error: impl Into<GlueException>, text: Option<String>) -> Json {
+    let error: GlueException = error.into();
     if let Some(cause) = &error.cause {
         // The answer names no cause, and no later layer sees this failure.
         tracing::error!(%cause, exception = error.name.as_str(), "an entry of a batch failed");
     }
-    json!({ "ErrorCode": error.name.as_str(), "ErrorMessage": error.message })
+    json!({ "ErrorCode": error.name.as_str(), "ErrorMessage": text.unwrap_or(error.message) })
 }
 
 /// Entries of an answer, up to the size that may be sent.
