@@ -15,6 +15,7 @@ mod list;
 mod number;
 mod read;
 mod register;
+mod specs;
 
 pub use create::{PartitionInput, create, create_many};
 pub use delete::{delete, delete_many};
@@ -27,6 +28,7 @@ pub use list::{Listing, PartitionPage, Segment, list};
 pub use number::Number;
 pub use read::{Partition, get, get_many};
 pub use register::{NewPartition, Registered, register};
+pub use specs::{Root, plan_specs};
 
 pub(crate) use descriptor::{DescriptorCache, fill_defaults};
 pub(crate) use descriptor_item::descriptors_of;

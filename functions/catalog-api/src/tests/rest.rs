@@ -1,0 +1,222 @@
+//! Statuses, bodies and conditions of REST.
+
+use serde_json::{Value, json};
+
+use super::Front;
+
+const TABLE: &str = "/v1/databases/sales/tables/a%2Fb%20c";
+
+#[tokio::test]
+async fn a_database_and_its_tables_are_made_changed_and_removed() {
+    let front = Front::new();
+    let table = json!({ "TableInput": { "Name": "t", "Parameters": { "n": "1" } } });
+    let changed = json!({ "TableInput": { "Name": "t", "Parameters": { "n": "2" } } });
+    for (request, body, status) in [
+        ("POST /v1/databases", json!({ "DatabaseInput": { "Name": "x/y" } }), 201),
+        ("POST /v1/databases", json!({ "DatabaseInput": { "Name": "x/y" } }), 409),
+        ("GET /v1/databases/x%2Fy", Value::Null, 200),
+        ("HEAD /v1/databases/x%2Fy", Value::Null, 200),
+        ("HEAD /v1/databases/y", Value::Null, 404),
+        ("POST /v1/databases/x%2Fy/tables", table.clone(), 201),
+        ("POST /v1/databases/x%2Fy/tables", table.clone(), 409),
+        ("POST /v1/databases/nope/tables", table.clone(), 404),
+        ("POST /v1/databases/x%2Fy/tables", json!({ "TableInput": {} }), 422),
+        ("POST /v1/databases/x%2Fy/tables", json!({ "DatabaseName": "other", "TableInput": { "Name": "t" } }), 422),
+        ("POST /v1/databases/x%2Fy/tables", json!([]), 400),
+        ("PUT /v1/databases/x%2Fy/tables/t", changed, 200),
+        ("PATCH /v1/databases/x%2Fy/tables/t", Value::Null, 405),
+        ("DELETE /v1/databases/x%2Fy/tables/t", Value::Null, 204),
+        ("DELETE /v1/databases/x%2Fy/tables/t", Value::Null, 404),
+        ("DELETE /v1/databases/x%2Fy", json!({ "a": 1 }), 422),
+        ("DELETE /v1/databases/x%2Fy", Value::Null, 204),
+        ("GET /v1/databases/x%2Fy", Value::Null, 404),
+    ] {
+        let answer = front.rest(request, &[], body.clone()).await;
+        assert_eq!(answer.status, status, "{request} {body}: {}", answer.body);
+        let has_body = status != 204 && !request.starts_with("HEAD");
+        assert_eq!(answer.body.is_object(), has_body, "{request}");
+        assert_eq!(answer.headers.contains_key("content-type"), status != 204, "{request}");
+    }
+}
+
+#[tokio::test]
+async fn another_method_is_told_which_there_are() {
+    let front = Front::with_data().await;
+    let answer = front.rest("PATCH /v1/databases/sales", &[], Value::Null).await;
+    assert_eq!((answer.status, &answer.headers["allow"]), (405, &"GET, PUT, DELETE, HEAD".parse().unwrap()));
+    assert!(answer.body["Message"].as_str().unwrap().contains("GET, PUT, DELETE, HEAD"), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn any_value_of_a_partition_has_an_address() {
+    let front = Front::new();
+    front.rest("POST /v1/databases", &[], json!({ "DatabaseInput": { "Name": "d" } })).await;
+    let keys = json!([{ "Name": "a", "Type": "string" }, { "Name": "b", "Type": "string" }]);
+    let table = json!({ "TableInput": { "Name": "t", "PartitionKeys": keys } });
+    assert_eq!(front.rest("POST /v1/databases/d/tables", &[], table).await.status, 201);
+    for (values, query) in [
+        (["a/b", "/"], "value=a%2Fb&value=/"),
+        (["100%", "%2F"], "value=100%25&value=%252F"),
+        (["..", "."], "value=..&value=."),
+        ([" ", "\n"], "value=+&value=%0A"),
+        (["ü😀", "a+b&c=d#e?f"], "value=%C3%BC%F0%9F%98%80&value=a%2Bb%26c%3Dd%23e%3Ff"),
+        (["a,b", "\u{0}"], "value=a,b&value=%00"),
+    ] {
+        let body = json!({ "PartitionInput": { "Values": values } });
+        assert_eq!(front.rest("POST /v1/databases/d/tables/t/partitions", &[], body).await.status, 201, "{values:?}");
+        let found = front.rest(&format!("GET /v1/databases/d/tables/t/partition?{query}"), &[], Value::Null).await;
+        assert_eq!((found.status, &found.body["Partition"]["Values"]), (200, &json!(values)));
+        let gone = front.rest(&format!("DELETE /v1/databases/d/tables/t/partition?{query}"), &[], Value::Null).await;
+        assert_eq!(gone.status, 204);
+        let found = front.rest(&format!("GET /v1/databases/d/tables/t/partition?{query}"), &[], Value::Null).await;
+        assert_eq!(found.status, 404);
+    }
+    for query in ["", "?value=", "?value=a", "?value=a&value="] {
+        let found = front.rest(&format!("GET /v1/databases/d/tables/t/partition{query}"), &[], Value::Null).await;
+        assert!(matches!(found.status, 404 | 422), "{query}: {}", found.body);
+    }
+}
+
+#[tokio::test]
+async fn reads_are_conditional_on_the_tag() {
+    let front = Front::with_data().await;
+    for (address, tag) in [(TABLE.to_owned(), Some("\"0\"")), (format!("{TABLE}/partition?value=1"), None)] {
+        let get = format!("GET {address}");
+        let first = front.rest(&get, &[], Value::Null).await;
+        let found = first.headers["etag"].to_str().unwrap().to_owned();
+        assert!(tag.is_none_or(|tag| tag == found), "{found}");
+        let weak = format!("W/{found}");
+        let list = format!("\"zz\", {found}");
+        for (name, value, status) in [
+            ("if-none-match", found.as_str(), 304),
+            ("if-none-match", "*", 304),
+            ("if-none-match", &weak, 304),
+            ("if-none-match", &list, 304),
+            ("if-none-match", "\"zz\"", 200),
+            ("if-match", &found, 200),
+            ("if-match", &list, 200),
+            ("if-match", "*", 200),
+            ("if-match", &weak, 412),
+            ("if-match", "\"zz\"", 412),
+            ("if-match", "zz", 422),
+        ] {
+            let answer = front.rest(&get, &[(name, value)], Value::Null).await;
+            assert_eq!(answer.status, status, "{get} {name}: {value}");
+            assert_eq!(answer.body.is_null(), status == 304);
+            if matches!(status, 200 | 304) {
+                assert_eq!(answer.headers["etag"], found.as_str());
+            }
+        }
+        let missing = address.replace("value=1", "value=7").replace("c", "d");
+        let answer = front.rest(&format!("GET {missing}"), &[("if-none-match", "*")], Value::Null).await;
+        assert_eq!(answer.status, 404);
+    }
+    let names = front.rest(&format!("GET {TABLE}?attribute=NAME"), &[], Value::Null).await;
+    assert_eq!((names.status, names.headers.get("etag")), (200, None));
+    let names = front.rest(&format!("GET {TABLE}?attribute=NAME"), &[("if-match", "*")], Value::Null).await;
+    assert_eq!(names.status, 422);
+}
+
+#[tokio::test]
+async fn updates_of_a_table_are_conditional_on_its_version() {
+    let front = Front::with_data().await;
+    let put = format!("PUT {TABLE}");
+    let update = |version: Option<&str>| {
+        let mut body = json!({ "TableInput": { "Name": "a/b c", "PartitionKeys": [{ "Name": "n", "Type": "int" }] } });
+        if let Some(version) = version {
+            body["VersionId"] = json!(version);
+        }
+        body
+    };
+    for (headers, body, status) in [
+        (vec![("if-match", "\"0\"")], update(None), 200),
+        (vec![("if-match", "\"0\"")], update(None), 412),
+        (vec![("if-match", "W/\"1\"")], update(None), 412),
+        (vec![("if-match", "\"0\", \"1\"")], update(None), 200),
+        (vec![("if-match", "*")], update(None), 200),
+        (vec![("if-none-match", "*")], update(None), 412),
+        (vec![("if-none-match", "\"3\"")], update(None), 412),
+        (vec![("if-none-match", "\"2\"")], update(None), 200),
+        (vec![("if-match", "\"4\"")], update(Some("3")), 422),
+        (vec![("if-match", "\"4\"")], update(Some("4")), 200),
+        (vec![], update(Some("4")), 412),
+        (vec![], update(None), 200),
+    ] {
+        let answer = front.rest(&put, &headers, body.clone()).await;
+        assert_eq!(answer.status, status, "{headers:?} {body}: {}", answer.body);
+    }
+    let other = json!({ "TableInput": { "Name": "z" } });
+    let missing = front.rest("PUT /v1/databases/sales/tables/z", &[("if-match", "\"0\"")], other.clone()).await;
+    assert_eq!(missing.status, 404, "{}", missing.body);
+    let misnamed = front.rest(&put, &[], other).await;
+    assert_eq!(misnamed.status, 422, "{}", misnamed.body);
+}
+
+#[tokio::test]
+async fn a_condition_that_would_be_ignored_is_refused() {
+    let front = Front::with_data().await;
+    let body = json!({ "PartitionInput": { "Values": ["7"] } });
+    for (request, headers, body) in [
+        ("DELETE /v1/databases/sales".to_owned(), ("if-match", "*"), Value::Null),
+        (format!("DELETE {TABLE}"), ("if-match", "\"0\""), Value::Null),
+        (format!("POST {TABLE}/partitions"), ("if-none-match", "*"), body.clone()),
+        (format!("POST {TABLE}/batch-delete-partitions"), ("if-match", "\"0\""), json!({ "PartitionsToDelete": [] })),
+        (format!("GET {TABLE}/partition?value=1"), ("x-lakewarden-if-revision", "0"), Value::Null),
+    ] {
+        let answer = front.rest(&request, &[headers], body).await;
+        assert_eq!((answer.status, &answer.body["__type"]), (422, &json!("InvalidInputException")), "{request}");
+    }
+    let wrong = json!({ "PartitionsToDelete": [{ "Values": ["1"], "ExpectedRevision": 1 }] });
+    let answer = front.rest(&format!("POST {TABLE}/batch-delete-partitions"), &[], wrong).await;
+    assert_eq!(answer.status, 422);
+}
+
+#[tokio::test]
+async fn specs_are_paged_like_partitions() {
+    let front = Front::new();
+    front.rest("POST /v1/databases", &[], json!({ "DatabaseInput": { "Name": "d" } })).await;
+    let table = json!({ "TableInput": { "Name": "T", "PartitionKeys": [{ "Name": "n", "Type": "int" }],
+        "StorageDescriptor": { "Location": "s3://lake/t" } } });
+    assert_eq!(front.rest("POST /v1/databases/d/tables", &[], table).await.status, 201);
+    let inputs: Vec<Value> = (0..5)
+        .map(|n| {
+            let location = if n == 3 { "s3://lake/elsewhere".to_owned() } else { format!("s3://lake/t/n={n}") };
+            let columns = json!([{ "Name": "a", "Type": "int" }]);
+            json!({ "Values": [n.to_string()], "StorageDescriptor": { "Location": location, "Columns": columns } })
+        })
+        .collect();
+    let batch = front
+        .rest("POST /v1/databases/d/tables/T/batch-create-partitions", &[], json!({ "PartitionInputList": inputs }))
+        .await;
+    assert_eq!((batch.status, &batch.body["Errors"]), (200, &json!([])));
+    let address = "GET /v1/databases/d/tables/T/partition-specs";
+    let whole = front.rest(address, &[], Value::Null).await;
+    let specs = whole.body["PartitionSpecs"].as_array().unwrap();
+    assert_eq!(specs.len(), 2);
+    assert_eq!(specs[0]["RootPath"], "s3://lake/t");
+    assert_eq!(specs[0]["PartitionSpecWithSharedSD"]["Partitions"].as_array().unwrap().len(), 4);
+    assert_eq!(specs[1]["PartitionListComposingSpec"]["Partitions"][0]["Values"], json!(["3"]));
+    assert!(whole.body.get("NextToken").is_none());
+    let mut token = String::new();
+    let mut seen = Vec::new();
+    loop {
+        let page = front
+            .rest(&format!("{address}?max_results=2&next_token={token}&exclude_column_schema"), &[], Value::Null)
+            .await;
+        assert_eq!(page.status, 200, "{}", page.body);
+        for spec in page.body["PartitionSpecs"].as_array().unwrap() {
+            let shared = &spec["PartitionSpecWithSharedSD"];
+            assert!(shared["StorageDescriptor"].get("Columns").is_none());
+            let form = if shared.is_object() { shared } else { &spec["PartitionListComposingSpec"] };
+            seen.extend(form["Partitions"].as_array().unwrap().iter().map(|found| found["Values"][0].clone()));
+        }
+        match page.body.get("NextToken") {
+            Some(next) => token = next.as_str().unwrap().to_owned(),
+            None => break,
+        }
+    }
+    seen.sort_by_key(|value| value.as_str().unwrap().to_owned());
+    assert_eq!(json!(seen), json!(["0", "1", "2", "3", "4"]));
+    let missing = front.rest("GET /v1/databases/d/tables/u/partition-specs", &[], Value::Null).await;
+    assert_eq!(missing.status, 404);
+}
