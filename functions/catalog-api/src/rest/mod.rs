@@ -6,6 +6,8 @@
 
 mod call;
 mod conditions;
+#[cfg(test)]
+mod openapi;
 mod request;
 mod route;
 mod routes;
