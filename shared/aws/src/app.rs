@@ -145,6 +145,7 @@ pub fn app(parts: AwsParts, settings: Settings) -> App {
         queue: parts.queue,
         clock: parts.clock,
         ids: parts.ids,
+        bodies: settings.bodies.clone(),
     };
     App { ports, settings }
 }

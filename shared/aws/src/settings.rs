@@ -5,7 +5,11 @@
 //! | `LAKEWARDEN_TABLE_PREFIX` | `lakewarden-` | put before `catalog`, `partitions`, `commits` and `delta_log` |
 //! | `LAKEWARDEN_DELTA_LOG_TABLE` | `<prefix>delta_log` | whole name of the table shared with Delta's DynamoDB log store |
 //! | `LAKEWARDEN_REPORTS` | `s3://lakewarden-reports/sweeps` | folder for the reports of sweeps, outside every table |
+//! | `LAKEWARDEN_BODIES` | `bodies` in the bucket of the reports | folder for definitions too large for an item, outside every table |
 //! | `LAKEWARDEN_DEFAULT_ISOLATION` | `WriteSerializable` | for tables that do not say `delta.isolationLevel`; or `Serializable` |
+//! | `LAKEWARDEN_HISTORY_RETENTION_HOURS` | `168` | how long changed and deleted partitions stay readable as of a moment before; `0` keeps none |
+//! | `LAKEWARDEN_PARTITION_MOVES` | `allow` | UpdatePartition with other Values moves the partition; `refuse`: it is InvalidInputException |
+//! | `LAKEWARDEN_MAX_PARTITIONS_PER_TABLE` | `20000000` | compared with an approximate count |
 //! | `LAKEWARDEN_COMMITS_QUEUE_URL` | none | SQS queue of staged commits |
 //! | `LAKEWARDEN_SWEEPS_QUEUE_URL` | none | SQS queue of tables to sweep |
 //! | `LAKEWARDEN_CATALOG_WORK_QUEUE_URL` | none | SQS queue of the catalog's background work |
@@ -16,7 +20,7 @@
 //! sets what is logged. A variable that is set but empty counts as not set.
 
 use lakewarden_core::location::Location;
-use lakewarden_core::ports::{IsolationLevel, Settings};
+use lakewarden_core::ports::{IsolationLevel, PartitionMoves, Settings};
 use lakewarden_core::store::{QueueName, Table};
 use thiserror::Error;
 
@@ -24,7 +28,11 @@ pub(crate) const RUNS_IN_LAMBDA: &str = "AWS_LAMBDA_FUNCTION_NAME";
 const TABLE_PREFIX: &str = "LAKEWARDEN_TABLE_PREFIX";
 const DELTA_LOG_TABLE: &str = "LAKEWARDEN_DELTA_LOG_TABLE";
 const REPORTS: &str = "LAKEWARDEN_REPORTS";
+const BODIES: &str = "LAKEWARDEN_BODIES";
 const DEFAULT_ISOLATION: &str = "LAKEWARDEN_DEFAULT_ISOLATION";
+const HISTORY_RETENTION: &str = "LAKEWARDEN_HISTORY_RETENTION_HOURS";
+const PARTITION_MOVES: &str = "LAKEWARDEN_PARTITION_MOVES";
+const MAX_PARTITIONS: &str = "LAKEWARDEN_MAX_PARTITIONS_PER_TABLE";
 const ACCOUNT_ID: &str = "LAKEWARDEN_ACCOUNT_ID";
 const DEFAULT_TABLE_PREFIX: &str = "lakewarden-";
 
@@ -130,6 +138,9 @@ impl AwsSettings {
             let variable = QueueUrls::variable(queue);
             get(variable).map(|value| queue_url(variable, value)).transpose()
         };
+        let reports = get(REPORTS).map_or(Ok(defaults.reports), |value| folder(REPORTS, value))?;
+        let bodies =
+            get(BODIES).map_or_else(|| Ok(Settings::bodies_beside(&reports)), |value| folder(BODIES, value))?;
         Ok(Self {
             tables: table_names(get(TABLE_PREFIX), get(DELTA_LOG_TABLE))?,
             queues: QueueUrls {
@@ -141,7 +152,12 @@ impl AwsSettings {
                 account_id: account_id.unwrap_or(defaults.account_id),
                 region: defaults.region,
                 default_isolation: get(DEFAULT_ISOLATION).map_or(Ok(defaults.default_isolation), isolation)?,
-                reports: get(REPORTS).map_or(Ok(defaults.reports), reports)?,
+                reports,
+                bodies,
+                history_retention_ms: get(HISTORY_RETENTION).map_or(Ok(defaults.history_retention_ms), hours_in_ms)?,
+                partition_moves: get(PARTITION_MOVES).map_or(Ok(defaults.partition_moves), partition_moves)?,
+                max_partitions_per_table: get(MAX_PARTITIONS)
+                    .map_or(Ok(defaults.max_partitions_per_table), max_partitions)?,
             },
             account,
         })
@@ -188,10 +204,32 @@ fn isolation(value: String) -> Result<IsolationLevel, SettingsError> {
     }
 }
 
-fn reports(value: String) -> Result<Location, SettingsError> {
+fn folder(variable: &'static str, value: String) -> Result<Location, SettingsError> {
     match Location::parse(&value) {
         Ok(location) => Ok(location),
-        Err(error) => invalid(REPORTS, value, format!("a folder such as s3://bucket/path ({error})")),
+        Err(error) => invalid(variable, value, format!("a folder such as s3://bucket/path ({error})")),
+    }
+}
+
+fn hours_in_ms(value: String) -> Result<i64, SettingsError> {
+    match value.parse::<u32>() {
+        Ok(hours) => Ok(i64::from(hours) * 60 * 60 * 1000),
+        Err(_) => invalid(HISTORY_RETENTION, value, "a number of hours, 0 to keep no history"),
+    }
+}
+
+fn partition_moves(value: String) -> Result<PartitionMoves, SettingsError> {
+    match value.as_str() {
+        "allow" => Ok(PartitionMoves::Allow),
+        "refuse" => Ok(PartitionMoves::Refuse),
+        _ => invalid(PARTITION_MOVES, value, "allow or refuse"),
+    }
+}
+
+fn max_partitions(value: String) -> Result<u64, SettingsError> {
+    match value.parse() {
+        Ok(most) if most > 0 => Ok(most),
+        _ => invalid(MAX_PARTITIONS, value, "a number of partitions, at least 1"),
     }
 }
 
@@ -229,6 +267,9 @@ mod tests {
             (DELTA_LOG_TABLE, "delta_log"),
             (REPORTS, "s3://ops/reports/"),
             (DEFAULT_ISOLATION, "Serializable"),
+            (HISTORY_RETENTION, "0"),
+            (PARTITION_MOVES, "refuse"),
+            (MAX_PARTITIONS, "5"),
             (ACCOUNT_ID, "123456789012"),
             ("LAKEWARDEN_COMMITS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/c"),
             ("LAKEWARDEN_SWEEPS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/s"),
@@ -238,7 +279,12 @@ mod tests {
         assert_eq!(settings.tables.name(Table::Commits), "prod.commits");
         assert_eq!(settings.tables.name(Table::DeltaLog), "delta_log");
         assert_eq!(settings.core.reports, Location::new("ops", "reports"));
+        assert_eq!(settings.core.bodies, Location::new("ops", "bodies"));
+        let apart = read(&[(REPORTS, "s3://ops/reports/"), (BODIES, "s3://own/large")]).unwrap();
+        assert_eq!(apart.core.bodies, Location::new("own", "large"));
         assert_eq!(settings.core.default_isolation, IsolationLevel::Serializable);
+        let partitions = (settings.core.history_retention_ms, settings.core.max_partitions_per_table);
+        assert_eq!((partitions, settings.core.partition_moves), ((0, 5), PartitionMoves::Refuse));
         assert_eq!((settings.core.account_id.as_str(), settings.account), ("123456789012", AccountSource::Given));
         assert_eq!(settings.queues.get(QueueName::Commits), Some("https://sqs.eu-west-1.amazonaws.com/1/c"));
         assert_eq!(settings.queues.get(QueueName::Sweeps), Some("https://sqs.eu-west-1.amazonaws.com/1/s"));
@@ -251,7 +297,11 @@ mod tests {
             (TABLE_PREFIX, "a b", "letters, digits"),
             (DELTA_LOG_TABLE, "x", "3 to 255"),
             (REPORTS, "/tmp", "s3://bucket/path"),
+            (BODIES, "bodies", "s3://bucket/path"),
             (DEFAULT_ISOLATION, "snapshot", "WriteSerializable or Serializable"),
+            (HISTORY_RETENTION, "1.5", "number of hours"),
+            (PARTITION_MOVES, "yes", "allow or refuse"),
+            (MAX_PARTITIONS, "0", "at least 1"),
             (ACCOUNT_ID, "12", "twelve digits"),
             ("LAKEWARDEN_SWEEPS_QUEUE_URL", "sweeps", "https://sqs"),
             ("LAKEWARDEN_COMMITS_QUEUE_URL", "https://sqs/1/c.fifo", "standard queue"),

@@ -14,6 +14,8 @@ pub struct Ports {
     pub queue: Arc<dyn Queue>,
     pub clock: Arc<dyn Clock>,
     pub ids: Arc<dyn Ids>,
+    /// Folder (in `objects`) of bodies that are too large for an item: [`Settings::bodies`].
+    pub bodies: Location,
 }
 
 impl fmt::Debug for Ports {
@@ -30,6 +32,16 @@ pub enum IsolationLevel {
     Serializable,
 }
 
+/// What an update of a partition with other values does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartitionMoves {
+    /// The partition moves, with its statistics.
+    #[default]
+    Allow,
+    /// It is refused: the service's reference says that values cannot change.
+    Refuse,
+}
+
 /// Settings of a deployment. `shared/aws` reads them from a function's environment, `local` from flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -39,15 +51,35 @@ pub struct Settings {
     pub default_isolation: IsolationLevel,
     /// Where reports of sweeps are written; lies outside every table.
     pub reports: Location,
+    /// How long changed and deleted partitions can still be read as of a moment before; 0 keeps none.
+    pub history_retention_ms: i64,
+    pub partition_moves: PartitionMoves,
+    /// Partitions of one table, about: the count it is compared with is refreshed by batches.
+    pub max_partitions_per_table: u64,
+    /// Where definitions lie that are too large for an item of DynamoDB; lies outside every table. By default in the
+    /// bucket of the reports.
+    pub bodies: Location,
+}
+
+impl Settings {
+    /// The folder for bodies in the bucket of these reports.
+    pub fn bodies_beside(reports: &Location) -> Location {
+        Location::new(reports.bucket.clone(), "bodies")
+    }
 }
 
 impl Default for Settings {
     fn default() -> Self {
+        let reports = Location::new("lakewarden-reports", "sweeps");
         Self {
             account_id: "000000000000".to_owned(),
             region: "us-east-1".to_owned(),
             default_isolation: IsolationLevel::default(),
-            reports: Location::new("lakewarden-reports", "sweeps"),
+            bodies: Self::bodies_beside(&reports),
+            reports,
+            history_retention_ms: 7 * 24 * 60 * 60 * 1000,
+            partition_moves: PartitionMoves::default(),
+            max_partitions_per_table: 20_000_000,
         }
     }
 }

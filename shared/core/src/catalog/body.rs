@@ -8,13 +8,14 @@ use crate::store::{DecodeError, Fields, Item, Key, Value, item_size_bytes};
 
 /// Bodies above this are compressed (zstd).
 pub const COMPRESS_ABOVE_BYTES: usize = 64 * 1024;
-/// Largest body, as an answer spells it: a partition is at most two of them (its own and its columns), and must fit into
-/// [`limits::ANSWER_MAX_BYTES`].
-pub const BODY_MAX_BYTES: usize = 1_900_000;
+/// Largest body, as an answer spells it, so that one always fits into [`limits::ANSWER_MAX_BYTES`].
+pub const BODY_MAX_BYTES: usize = 4_000_000;
 
 const PLAIN: &str = "body";
 const COMPRESSED: &str = "body_zstd";
 const SIZE: &str = "body_size_bytes";
+/// SHA-256 of the compressed body, which lies on S3 (see [`super::spill`]).
+const POINTER: &str = "body_sha256";
 
 /// Size of a text inside a JSON string: answers travel as JSON in JSON.
 pub fn escaped_len(text: &str) -> usize {
@@ -41,17 +42,54 @@ pub fn encode_body(item: &mut Item, body: &Map<String, Json>, what: &str) -> Res
         item.insert(PLAIN.to_owned(), Value::Bytes(text.into_bytes()));
         return Ok(());
     }
-    let packed =
-        zstd::bulk::compress(text.as_bytes(), 3).map_err(|error| CatalogError::Broken(format!("zstd: {error}")))?;
-    item.insert(COMPRESSED.to_owned(), Value::Bytes(packed));
+    item.insert(COMPRESSED.to_owned(), Value::Bytes(pack(text.as_bytes())?));
     item.insert(SIZE.to_owned(), Value::Int(i64::try_from(text.len()).unwrap_or(i64::MAX)));
     Ok(())
+}
+
+fn pack(text: &[u8]) -> Result<Vec<u8>, CatalogError> {
+    zstd::bulk::compress(text, 3).map_err(|error| CatalogError::Broken(format!("zstd: {error}")))
+}
+
+/// The compressed body, if the item holds one (or a plain one) that takes more than `limit_bytes`.
+pub(super) fn packed_above(item: &Item, limit_bytes: usize) -> Result<Option<Vec<u8>>, CatalogError> {
+    match (item.get(COMPRESSED), item.get(PLAIN)) {
+        (Some(Value::Bytes(packed)), _) if packed.len() > limit_bytes => Ok(Some(packed.clone())),
+        (None, Some(Value::Bytes(text))) if text.len() > limit_bytes => pack(text).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Replaces the body by the hash of what lies on S3.
+pub(super) fn point_to(item: &mut Item, sha256: Vec<u8>) {
+    let size_bytes = body_size_bytes(item);
+    item.remove(PLAIN);
+    item.remove(COMPRESSED);
+    item.insert(SIZE.to_owned(), Value::Int(i64::try_from(size_bytes).unwrap_or(i64::MAX)));
+    item.insert(POINTER.to_owned(), Value::Bytes(sha256));
+}
+
+/// The hash of a body that lies on S3 and has not been filled in.
+pub(super) fn pointer(item: &Item) -> Option<&[u8]> {
+    match item.get(POINTER) {
+        Some(Value::Bytes(sha256)) => Some(sha256),
+        _ => None,
+    }
+}
+
+/// Puts back what [`point_to`] took out.
+pub(super) fn fill_in(item: &mut Item, packed: Vec<u8>) {
+    item.remove(POINTER);
+    item.insert(COMPRESSED.to_owned(), Value::Bytes(packed));
 }
 
 /// Reads what [`encode_body`] wrote.
 pub fn decode_body(item: &Item) -> Result<Map<String, Json>, DecodeError> {
     let invalid = |message: String| DecodeError::Invalid { field: PLAIN.to_owned(), message };
     let parse = |bytes: &[u8]| serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()));
+    if item.contains_key(POINTER) {
+        return Err(invalid("lies on S3 and was not loaded".to_owned()));
+    }
     if !item.contains_key(COMPRESSED) {
         return parse(item.bytes(PLAIN)?);
     }
@@ -71,6 +109,21 @@ pub fn body_size_bytes(item: &Item) -> usize {
         (_, Some(Value::Bytes(bytes))) => bytes.len(),
         _ => 0,
     }
+}
+
+/// Shortens a page to the entries whose bodies fit into one answer, the first one in any case; whether some were cut off.
+/// Done before bodies are loaded, so that a page takes no more memory than its answer.
+pub fn cut_to_answer<T>(rows: &mut Vec<(T, Item)>) -> bool {
+    let mut size_bytes = 0_usize;
+    let fits = |(_, item): &(T, Item)| {
+        let is_first = size_bytes == 0;
+        size_bytes = size_bytes.saturating_add(body_size_bytes(item));
+        is_first || size_bytes <= limits::ANSWER_MAX_BYTES
+    };
+    let count = rows.iter().map(fits).take_while(|fits| *fits).count();
+    let is_cut = count < rows.len();
+    rows.truncate(count);
+    is_cut
 }
 
 /// Refuses, by name, an item that DynamoDB would not take.
@@ -116,7 +169,7 @@ mod tests {
         let mut item = Item::new();
         assert!(encode_body(&mut item, &body_of(BODY_MAX_BYTES - overhead), "x").is_ok());
         let error = encode_body(&mut item, &body_of(BODY_MAX_BYTES - overhead + 1), "Table t").unwrap_err();
-        assert_eq!(error.to_string(), "Table t takes 1900001 bytes; more than 1900000 cannot be stored yet");
+        assert_eq!(error.to_string(), "Table t takes 4000001 bytes; more than 4000000 cannot be stored");
     }
 
     #[test]

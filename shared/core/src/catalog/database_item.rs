@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::body::{check_item_size, decode_body, encode_body};
+use super::body::{decode_body, encode_body};
 use super::{CatalogError, DatabaseId, Revision};
 use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
 
@@ -46,11 +46,13 @@ pub(super) fn definition_key(id: &DatabaseId) -> Key {
     Key::new(Table::Catalog, format!("database#{id}"), "definition")
 }
 
-/// The definition is a `DatabaseInput` of the service model.
-pub(super) fn encode_definition(id: &DatabaseId, input: &Map<String, Json>) -> Result<Item, CatalogError> {
+/// What a definition is called in refusals.
+pub(super) const DEFINITION: &str = "The definition of this database";
+
+/// The definition is a `DatabaseInput` of the service model. To be put after `store_body`.
+pub(super) fn encode_definition(input: &Map<String, Json>) -> Result<Item, CatalogError> {
     let mut item = Item::from([("schema_version".to_owned(), Value::Int(SCHEMA_VERSION))]);
-    encode_body(&mut item, input, "The definition of this database")?;
-    check_item_size(&definition_key(id), &item, "The definition of this database")?;
+    encode_body(&mut item, input, DEFINITION)?;
     Ok(item)
 }
 
@@ -74,7 +76,7 @@ mod tests {
         };
         assert_eq!(decode_head(&encode_head(&head)).unwrap(), head);
         let input = json!({ "Name": "sales", "Parameters": { "a": "ü" } }).as_object().unwrap().clone();
-        let item = encode_definition(&head.database_id, &input).unwrap();
+        let item = encode_definition(&input).unwrap();
         assert_eq!(decode_definition(&item).unwrap(), input);
     }
 

@@ -2,16 +2,19 @@
 
 use serde_json::{Map, Value as Json};
 
+use super::body::cut_to_answer;
 use super::database_item::{
-    DATABASES, DatabaseHead, decode_definition, decode_head, definition_key, encode_definition, encode_head, head_key,
+    DATABASES, DEFINITION, DatabaseHead, decode_definition, decode_head, definition_key, encode_definition,
+    encode_head, head_key,
 };
 use super::names::{can_exist, fold};
+use super::spill::{Owner, forget_body, load_body, load_each, store_body};
 use super::tombstone_item::{self, Dropped, Tombstone};
 use super::work::{self, CatalogWork};
 use super::writes::{Cancelled, transact};
 use super::{CatalogError, DatabaseId, Revision};
 use crate::ports::Ports;
-use crate::store::{Clock, Condition, Consistency, Query, ReadItems, Sort, SortRange, Table, Write, get_every};
+use crate::store::{Condition, Consistency, Item, Query, ReadItems, Sort, SortRange, Table, Write, get_every};
 
 const ROUNDS: u32 = 5;
 
@@ -37,17 +40,19 @@ pub async fn create_database(ports: &Ports, mut input: Map<String, Json>) -> Res
         revision: Revision::fresh(ports.ids.as_ref()),
         created_ms: ports.clock.now_ms(),
     };
+    let at_definition = definition_key(&head.database_id);
+    let mut definition = encode_definition(&input)?;
+    store_body(ports, Owner::Database(&head.database_id), &at_definition, &mut definition, DEFINITION).await?;
     let writes = [
         Write::Put { key: head_key(&name), item: encode_head(&head), condition: Condition::Absent },
-        Write::Put {
-            key: definition_key(&head.database_id),
-            item: encode_definition(&head.database_id, &input)?,
-            condition: Condition::Absent,
-        },
+        Write::Put { key: at_definition, item: definition.clone(), condition: Condition::Absent },
     ];
     match transact(ports, &writes).await {
         Ok(()) => Ok(head.database_id),
-        Err(Cancelled::Conditions) => Err(CatalogError::DatabaseExists),
+        Err(Cancelled::Conditions) => {
+            forget_body(ports, Owner::Database(&head.database_id), &definition).await;
+            Err(CatalogError::DatabaseExists)
+        }
         Err(Cancelled::Store(error)) => Err(error.into()),
     }
 }
@@ -64,18 +69,18 @@ pub async fn find_database(items: &dyn ReadItems, name: &str) -> Result<Database
 }
 
 /// A database with its definition; two strong gets.
-pub async fn get_database(items: &dyn ReadItems, name: &str) -> Result<Database, CatalogError> {
-    let head = find_database(items, name).await?;
-    let item = items.get(&definition_key(&head.database_id), Consistency::Strong).await?;
+pub async fn get_database(ports: &Ports, name: &str) -> Result<Database, CatalogError> {
+    let head = find_database(ports.items.as_ref(), name).await?;
+    let item = ports.items.get(&definition_key(&head.database_id), Consistency::Strong).await?;
     // Dropped between the two reads.
-    let item = item.ok_or_else(|| CatalogError::DatabaseNotFound(name.to_owned()))?;
+    let mut item = item.ok_or_else(|| CatalogError::DatabaseNotFound(name.to_owned()))?;
+    load_body(ports, Owner::Database(&head.database_id), &mut item).await?;
     Ok(Database { name: fold(name), head, input: decode_definition(&item)? })
 }
 
 /// Up to `limit` databases behind `after`, in order of name, and where to continue if there are more.
 pub async fn list_databases(
-    items: &dyn ReadItems,
-    clock: &dyn Clock,
+    ports: &Ports,
     after: Option<String>,
     limit: usize,
 ) -> Result<(Vec<Database>, Option<String>), CatalogError> {
@@ -85,7 +90,7 @@ pub async fn list_databases(
     loop {
         // One more than asked for tells whether this page is the last.
         query.limit = Some(limit.saturating_sub(heads.len()).saturating_add(1));
-        let page = items.query(&query).await?;
+        let page = ports.items.query(&query).await?;
         for (key, item) in page.items {
             if let Sort::Text(name) = key.sk {
                 heads.push((name, decode_head(&item)?));
@@ -98,14 +103,25 @@ pub async fn list_databases(
     }
     let more = heads.len() > limit;
     heads.truncate(limit);
-    let next = if more { heads.last().map(|(name, _)| name.clone()) } else { None };
+    let mut next = if more { heads.last().map(|(name, _)| name.clone()) } else { None };
     let keys: Vec<_> = heads.iter().map(|(_, head)| definition_key(&head.database_id)).collect();
-    let mut definitions = get_every(items, clock, &keys, Consistency::Strong).await?;
-    let mut databases = Vec::with_capacity(heads.len());
-    for (name, head) in heads {
-        // One without a definition was dropped a moment ago.
-        if let Some(item) = definitions.remove(&definition_key(&head.database_id)) {
-            databases.push(Database { name, input: decode_definition(&item)?, head });
+    let mut found = get_every(ports.items.as_ref(), ports.clock.as_ref(), &keys, Consistency::Strong).await?;
+    // One without a definition was dropped a moment ago.
+    let mut rows: Vec<((String, DatabaseHead), Item)> = heads
+        .into_iter()
+        .filter_map(|head| found.remove(&definition_key(&head.1.database_id)).map(|item| (head, item)))
+        .collect();
+    if cut_to_answer(&mut rows) {
+        next = rows.last().map(|((name, _), _)| name.clone());
+    }
+    let loads = rows.iter_mut().map(|((_, head), item)| (Owner::Database(&head.database_id), item)).collect();
+    let loaded = load_each(ports, loads).await;
+    let mut databases = Vec::with_capacity(rows.len());
+    for (((name, head), item), outcome) in rows.into_iter().zip(loaded) {
+        match outcome {
+            Ok(()) => databases.push(Database { name, input: decode_definition(&item)?, head }),
+            Err(CatalogError::DroppedMeanwhile) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok((databases, next))
@@ -156,7 +172,7 @@ mod tests {
         let world = MemoryWorld::new(5);
         create_database(&world.ports, input("Sales")).await.unwrap();
         assert_eq!(create_database(&world.ports, input("SALES")).await, Err(CatalogError::DatabaseExists));
-        let database = get_database(world.items.as_ref(), "sAles").await.unwrap();
+        let database = get_database(&world.ports, "sAles").await.unwrap();
         assert_eq!((database.name.as_str(), database.head.created_ms), ("sales", 5));
         assert_eq!(database.input["Name"], "sales");
     }
@@ -190,7 +206,7 @@ mod tests {
         let mut seen = Vec::new();
         let mut after = None;
         loop {
-            let (page, next) = list_databases(world.items.as_ref(), world.clock.as_ref(), after, 3).await.unwrap();
+            let (page, next) = list_databases(&world.ports, after, 3).await.unwrap();
             seen.extend(page.into_iter().map(|database| database.name));
             after = next;
             if after.is_none() {
@@ -198,7 +214,7 @@ mod tests {
             }
         }
         assert_eq!(seen, ["d0", "d1", "d2", "d3", "d4", "d5", "d6"]);
-        let (page, next) = list_databases(world.items.as_ref(), world.clock.as_ref(), None, 7).await.unwrap();
+        let (page, next) = list_databases(&world.ports, None, 7).await.unwrap();
         assert_eq!((page.len(), next), (7, None), "no token on the last page");
     }
 }

@@ -22,13 +22,34 @@ pub enum CatalogError {
     /// UpdateTable named a version that is not the current one: somebody else was faster.
     #[error("Update table failed due to concurrent modifications.")]
     TableChanged,
+    /// The caller read another revision than there is now.
+    #[error("The partition was changed since the expected revision was read. Read it again and decide anew.")]
+    PartitionChanged,
+    /// Others were at the same thing all the time that there was; nothing was written.
+    #[error("Others were changing the same thing all the time. Nothing was written: try again.")]
+    OutOfTime,
+    /// A limit on numbers of things; the text says which.
+    #[error("{0}")]
+    LimitExceeded(String),
     /// Others changed the same thing again and again while we tried.
     #[error("{0} is being changed by others at this moment. Try again.")]
     Contended(String),
+    /// Something of the kind is there already; the text says what.
+    #[error("{0}")]
+    Exists(String),
+    /// Something of the kind is not there; the text says what.
+    #[error("{0}")]
+    NotFound(String),
+    /// Possible, but not before earlier work has been done.
+    #[error("{0}")]
+    NotReady(String),
     #[error("The number of partition keys do not match the number of partition values")]
     ValuesMismatch,
-    #[error("{what} takes {size_bytes} bytes; more than {max_bytes} cannot be stored yet")]
+    #[error("{what} takes {size_bytes} bytes; more than {max_bytes} cannot be stored")]
     TooLarge { what: String, size_bytes: usize, max_bytes: usize },
+    /// A part of it that is kept elsewhere is gone already.
+    #[error("This was dropped while it was being read.")]
+    DroppedMeanwhile,
     #[error("{0}")]
     Location(#[from] LocationError),
     #[error("The NextToken is not one of this listing. Start again without a token.")]

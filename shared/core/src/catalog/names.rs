@@ -31,7 +31,7 @@ mod tests {
         for name in [String::new(), "x".repeat(1025), "\u{1F600}".repeat(257), "x".repeat(5000)] {
             let missing = Err(CatalogError::DatabaseNotFound(name.clone()));
             assert_eq!(find_database(items, &name).await, missing);
-            assert_eq!(get_database(items, &name).await.map(|found| found.head), missing);
+            assert_eq!(get_database(&world.ports, &name).await.map(|found| found.head), missing);
             let missing = Err(CatalogError::DatabaseNotFound(name.clone()));
             assert_eq!(find_table(items, clock, &name, "t").await, missing);
             assert_eq!(find_table(items, clock, "d", &name).await, Err(CatalogError::TableNotFound(name)));

@@ -1,8 +1,10 @@
 //! What a process may remember between requests: things that never change while they are there. One cache per item
 //! store, so that two stores in one process (tests, the laptop) never see each other's.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::TableId;
 use super::page_token::TokenKeys;
 use crate::partition::DescriptorCache;
 use crate::store::Items;
@@ -12,6 +14,8 @@ use crate::store::Items;
 pub struct ProcessCache {
     pub(super) token_keys: Mutex<Option<TokenKeys>>,
     pub(crate) descriptors: Mutex<DescriptorCache>,
+    /// Partitions created (less those deleted) that no batch has counted yet.
+    pub(crate) uncounted: Mutex<HashMap<TableId, i64>>,
 }
 
 type Entry = (Weak<dyn Items>, Arc<ProcessCache>);

@@ -1,4 +1,4 @@
-//! Removing what hung below dropped databases and tables.
+//! Removing what hung below dropped databases and tables; the worker's way in to all its work.
 //!
 //! A request that started before the drop may still write below the old id, so one pass that finds nothing is enough
 //! only when it starts after the longest time a function can run; until then the work is put back into the queue.
@@ -6,17 +6,20 @@
 use futures::StreamExt;
 
 use super::database_item;
+use super::settle::settle_table;
+use super::spill::{Owner, remove_bodies};
 use super::table_definition_item;
 use super::table_head_item;
 use super::tables::drop_found;
 use super::tombstone_item::{self, DROPPED, Dropped, Tombstone};
 use super::work::CatalogWork;
+use super::work_item::{self, OPEN_WORK};
 use super::{CatalogError, DatabaseId, TableId};
 use crate::limits::BATCH_WRITE_MAX_KEYS;
 use crate::partition;
 use crate::ports::{Deadline, Ports};
 use crate::store::{
-    Clock, Condition, Consistency, Fields, Key, Query, QueueName, ReadItems, Sort, SortRange, Table, WriteError,
+    Clock, Condition, Consistency, Fields, Item, Key, Query, QueueName, ReadItems, Sort, SortRange, Table, WriteError,
 };
 use crate::sweep::items::OptimizerItem;
 
@@ -35,6 +38,8 @@ pub enum Outcome {
     NothingToDo,
     /// Goes on by a message that was sent.
     Continued,
+    /// Somebody else is at it, or has recorded more work: that has a message of its own.
+    TakenOver,
 }
 
 /// Does one piece of work.
@@ -45,24 +50,38 @@ pub async fn carry_out(ports: &Ports, work: &CatalogWork, deadline: Deadline) ->
     match work {
         CatalogWork::PurgeTable(id) => purge_table(ports, id, deadline).await,
         CatalogWork::PurgeDatabase(id) => purge_database(ports, id, deadline).await,
+        CatalogWork::SettleTable(id) => settle_table(ports, id, deadline).await,
     }
 }
 
-/// Work that tombstones ask for, oldest ids first; for the scheduled run, which finds what lost messages left.
-pub async fn list_work(items: &dyn ReadItems) -> Result<Vec<CatalogWork>, CatalogError> {
-    let mut query = Query::new(Table::Catalog, DROPPED, SortRange::All);
+/// Work that items ask for; for the scheduled run, which finds what lost messages left: all tombstones, and open work
+/// whose message or worker is overdue.
+pub async fn list_work(items: &dyn ReadItems, clock: &dyn Clock) -> Result<Vec<CatalogWork>, CatalogError> {
     let mut work = Vec::new();
+    for item in read_all(items, DROPPED).await? {
+        work.push(match tombstone_item::decode(&item)?.dropped {
+            Dropped::Table { table_id, .. } => CatalogWork::PurgeTable(table_id),
+            Dropped::Database { database_id, .. } => CatalogWork::PurgeDatabase(database_id),
+        });
+    }
+    for item in read_all(items, OPEN_WORK).await? {
+        let open = work_item::decode(&item)?;
+        if open.expected_ms < clock.now_ms() {
+            work.push(CatalogWork::SettleTable(open.table_id));
+        }
+    }
+    Ok(work)
+}
+
+async fn read_all(items: &dyn ReadItems, pk: &str) -> Result<Vec<Item>, CatalogError> {
+    let mut query = Query::new(Table::Catalog, pk, SortRange::All);
+    let mut all = Vec::new();
     loop {
         let page = items.query(&query).await?;
-        for (_, item) in &page.items {
-            work.push(match tombstone_item::decode(item)?.dropped {
-                Dropped::Table { table_id, .. } => CatalogWork::PurgeTable(table_id),
-                Dropped::Database { database_id, .. } => CatalogWork::PurgeDatabase(database_id),
-            });
-        }
+        all.extend(page.items.into_iter().map(|(_, item)| item));
         query.start_after = page.next;
         if query.start_after.is_none() {
-            return Ok(work);
+            return Ok(all);
         }
     }
 }
@@ -72,7 +91,7 @@ async fn read_tombstone(ports: &Ports, key: &Key) -> Result<Option<Tombstone>, C
     Ok(item.map(|item| tombstone_item::decode(&item)).transpose()?)
 }
 
-fn is_short(deadline: Deadline, clock: &dyn Clock) -> bool {
+pub(super) fn is_short(deadline: Deadline, clock: &dyn Clock) -> bool {
     deadline.left_ms(clock) < STOP_BEFORE_END_MS
 }
 
@@ -84,28 +103,50 @@ async fn purge_table(ports: &Ports, id: &TableId, deadline: Deadline) -> Result<
     let Some(tombstone) = read_tombstone(ports, &tombstone_item::table_key(id)).await? else {
         return Ok(Outcome::NothingToDo);
     };
-    let Dropped::Table { epoch, shards, .. } = tombstone.dropped else {
+    if !matches!(tombstone.dropped, Dropped::Table { .. }) {
         return Err(CatalogError::Broken(format!("the tombstone of table {id} is one of a database")));
-    };
-    let started_ms = ports.clock.now_ms();
-    let mut places: Vec<(Table, String)> =
-        vec![(Table::Catalog, table_definition_item::items_of(id)), (Table::Catalog, partition::descriptors_of(id))];
-    places.extend((0..=epoch).flat_map(|epoch| partition::places_of(id, epoch, shards)));
-    // Its optimizer first: the planner starts runs of tables that are gone as long as there is one.
-    match ports.items.delete(&OptimizerItem::key(id.as_str()), Condition::Always).await {
-        Ok(()) | Err(WriteError::ConditionFailed { .. }) => {}
-        Err(WriteError::Store(error)) => return Err(error.into()),
     }
-    places.extend(crate::sweep::items::places_of(id.as_str()).map(|pk| (Table::Catalog, pk)));
+    let started_ms = ports.clock.now_ms();
+    let work = CatalogWork::PurgeTable(id.clone());
+    // Its optimizer first: the planner starts runs of tables that are gone as long as there is one.
+    for key in [OptimizerItem::key(id.as_str()), work_item::key(id)] {
+        match ports.items.delete(&key, Condition::Always).await {
+            Ok(()) | Err(WriteError::ConditionFailed { .. }) => {}
+            Err(WriteError::Store(error)) => return Err(error.into()),
+        }
+    }
     let mut removed = 0_usize;
-    for (table, pk) in places {
+    for (table, pk) in places_of(id, &tombstone.dropped) {
         let swept = remove_all(ports, table, &pk, deadline).await?;
         removed += swept.removed;
         if swept.stopped_early {
-            return send_on(ports, &CatalogWork::PurgeTable(id.clone()), 0).await;
+            return send_on(ports, &work, 0).await;
         }
     }
-    finish(ports, &CatalogWork::PurgeTable(id.clone()), &tombstone, started_ms, removed).await
+    let bodies = remove_bodies(ports, Owner::Table(id), deadline).await?;
+    if bodies.stopped_early {
+        return send_on(ports, &work, 0).await;
+    }
+    finish(ports, &work, &tombstone, started_ms, removed + bodies.removed).await
+}
+
+/// Everything that hangs on the id of a table, by partition key of the item store.
+fn places_of(id: &TableId, dropped: &Dropped) -> Vec<(Table, String)> {
+    let mut places: Vec<(Table, String)> =
+        vec![(Table::Catalog, table_definition_item::items_of(id)), (Table::Catalog, partition::descriptors_of(id))];
+    places.extend(crate::sweep::items::places_of(id.as_str()).map(|pk| (Table::Catalog, pk)));
+    if let Dropped::Table { epoch, shards, next_index, .. } = dropped {
+        places.extend(partition::statistics_places_of(id, *shards));
+        for epoch in 1..=*epoch {
+            places.extend(partition::places_of(id, epoch, *shards));
+            places.extend(partition::history_places_of(id, epoch, *shards));
+            for index in 1..*next_index {
+                let entries = partition::index_places_of(id, epoch, index, *shards);
+                places.extend(entries.map(|pk| (Table::Partitions, pk)));
+            }
+        }
+    }
+    places
 }
 
 /// The last step of a pass: forget the tombstone if this pass found nothing late enough, else ask for another pass.
@@ -128,7 +169,7 @@ async fn finish(
     }
 }
 
-async fn send_on(ports: &Ports, work: &CatalogWork, delay_ms: u64) -> Result<Outcome, CatalogError> {
+pub(super) async fn send_on(ports: &Ports, work: &CatalogWork, delay_ms: u64) -> Result<Outcome, CatalogError> {
     let longest_ms = u64::try_from(LONGEST_FUNCTION_MS).unwrap_or(0);
     ports.queue.send(QueueName::CatalogWork, work.to_message(), delay_ms.min(longest_ms)).await?;
     Ok(Outcome::Continued)
@@ -148,19 +189,24 @@ async fn remove_all(ports: &Ports, table: Table, pk: &str, deadline: Deadline) -
             return Ok(Swept { removed, stopped_early: true });
         }
         let page = ports.items.query(&query).await?;
-        let keys: Vec<Key> = page.items.into_iter().map(|(key, _)| key).collect();
-        removed += keys.len();
-        let batches: Vec<Vec<Key>> = keys.chunks(BATCH_WRITE_MAX_KEYS).map(<[Key]>::to_vec).collect();
-        let deletes = batches.into_iter().map(|batch| delete_batch(ports, batch));
-        let mut answers = futures::stream::iter(deletes).buffer_unordered(BATCHES_AT_ONCE);
-        while let Some(answer) = answers.next().await {
-            answer?;
-        }
+        removed += remove_page(ports, page.items).await?;
         query.start_after = page.next;
         if query.start_after.is_none() {
             return Ok(Swept { removed, stopped_early: false });
         }
     }
+}
+
+/// Deletes these items, whatever they say by now; answers how many.
+pub(super) async fn remove_page(ports: &Ports, items: Vec<(Key, Item)>) -> Result<usize, CatalogError> {
+    let keys: Vec<Key> = items.into_iter().map(|(key, _)| key).collect();
+    let batches: Vec<Vec<Key>> = keys.chunks(BATCH_WRITE_MAX_KEYS).map(<[Key]>::to_vec).collect();
+    let deletes = batches.into_iter().map(|batch| delete_batch(ports, batch));
+    let mut answers = futures::stream::iter(deletes).buffer_unordered(BATCHES_AT_ONCE);
+    while let Some(answer) = answers.next().await {
+        answer?;
+    }
+    Ok(keys.len())
 }
 
 async fn delete_batch(ports: &Ports, mut keys: Vec<Key>) -> Result<(), CatalogError> {
@@ -214,5 +260,9 @@ async fn purge_database(ports: &Ports, id: &DatabaseId, deadline: Deadline) -> R
             break;
         }
     }
-    finish(ports, &work, &tombstone, started_ms, dropped).await
+    let bodies = remove_bodies(ports, Owner::Database(id), deadline).await?;
+    if bodies.stopped_early {
+        return send_on(ports, &work, 0).await;
+    }
+    finish(ports, &work, &tombstone, started_ms, dropped + bodies.removed).await
 }

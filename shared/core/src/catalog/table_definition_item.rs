@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json};
 
-use super::body::{check_item_size, decode_body, encode_body};
+use super::body::{decode_body, encode_body};
 use super::names::fold;
 use super::{CatalogError, KeyColumn, TableId};
 use crate::location::{Location, LocationError};
@@ -100,13 +100,16 @@ pub(super) fn key(table: &TableId) -> Key {
     Key::new(Table::Catalog, items_of(table), "definition")
 }
 
-pub(super) fn encode(table: &TableId, definition: &TableDefinition) -> Result<Item, CatalogError> {
+/// What a definition is called in refusals.
+pub(super) const DEFINITION: &str = "The definition of this table";
+
+/// To be put after `store_body`.
+pub(super) fn encode(definition: &TableDefinition) -> Result<Item, CatalogError> {
     let mut item = Item::from([
         ("schema_version".to_owned(), Value::Int(SCHEMA_VERSION)),
         ("updated_ms".to_owned(), Value::Int(definition.updated_ms)),
     ]);
-    encode_body(&mut item, &definition.input, "The definition of this table")?;
-    check_item_size(&key(table), &item, "The definition of this table")?;
+    encode_body(&mut item, &definition.input, DEFINITION)?;
     Ok(item)
 }
 
@@ -132,7 +135,7 @@ mod tests {
             "PartitionKeys": [{ "Name": "Day", "Type": "date" }],
             "StorageDescriptor": { "Location": "s3://B/Wh/Orders/", "Columns": [{ "Name": "Id", "Type": "struct<A:int>" }] },
         }));
-        let read = decode(&encode(&TableId::from_text("t"), &definition).unwrap()).unwrap();
+        let read = decode(&encode(&definition).unwrap()).unwrap();
         assert_eq!(read, definition);
         assert_eq!(read.input["Name"], "orders");
         assert_eq!(read.partition_keys(), [KeyColumn { name: "day".to_owned(), type_name: "date".to_owned() }]);

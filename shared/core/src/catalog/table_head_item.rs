@@ -32,22 +32,23 @@ pub enum IndexState {
     Active,
     /// No write keeps entries any more; what is there is being removed.
     Deleting,
-    Failed,
+    /// Gone for callers. Requests that began before its deletion may still add entries, so it is looked after once more.
+    Removed,
 }
 
 impl IndexState {
-    /// The status on the wire, and in items.
+    /// The status in items, and on the wire (where one that is removed is not shown).
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Creating => "CREATING",
             Self::Active => "ACTIVE",
             Self::Deleting => "DELETING",
-            Self::Failed => "FAILED",
+            Self::Removed => "REMOVED",
         }
     }
 
     fn from_stored(text: &str) -> Option<Self> {
-        [Self::Creating, Self::Active, Self::Deleting, Self::Failed].into_iter().find(|state| state.as_str() == text)
+        [Self::Creating, Self::Active, Self::Deleting, Self::Removed].into_iter().find(|state| state.as_str() == text)
     }
 }
 
@@ -64,7 +65,8 @@ pub struct IndexRef {
     /// Whether every partition has an entry, also those of writers that began before the index did; only then may
     /// reads rely on it.
     pub is_complete: bool,
-    pub created_ms: i64,
+    /// Since when requests see it as it is now: its creation, a change of keys that made it begin anew, or its deletion.
+    pub since_ms: i64,
 }
 
 /// A live table: identity, and what its partitions' items depend on.
@@ -87,8 +89,13 @@ pub struct TableRef {
     /// Epochs that may still hold partitions, newest first.
     pub older_epochs: Vec<OlderEpoch>,
     pub indexes: Vec<IndexRef>,
+    /// Number of the next index; 0 as long as there never was one.
+    pub next_index: u32,
     /// Whether statistics of partitions were ever kept; if not, deleting a partition need not look for them.
     pub has_statistics: bool,
+    /// About how many partitions there are: batches count, most of the time without writing it down, and single
+    /// requests leave their share to the next batch of their process. An estimate, for a limit.
+    pub approximate_partitions: i64,
     /// `VersionId` of the service: 0, and one more with every update.
     pub version: i64,
     pub revision: Revision,
@@ -124,8 +131,14 @@ pub(super) fn encode(table: &TableRef) -> Item {
     if !table.indexes.is_empty() {
         item.insert("indexes".to_owned(), Value::List(table.indexes.iter().map(encode_index).collect()));
     }
+    if table.next_index > 0 {
+        item.insert("next_index".to_owned(), Value::Int(i64::from(table.next_index)));
+    }
     if table.has_statistics {
         item.insert("has_statistics".to_owned(), Value::Bool(true));
+    }
+    if table.approximate_partitions > 0 {
+        item.insert("approximate_partitions".to_owned(), Value::Int(table.approximate_partitions));
     }
     item
 }
@@ -145,7 +158,7 @@ fn encode_index(index: &IndexRef) -> Value {
         Value::List(index.keys.iter().map(|key| key.as_str().into()).collect()),
         index.state.as_str().into(),
         Value::Bool(index.is_complete),
-        Value::Int(index.created_ms),
+        Value::Int(index.since_ms),
     ])
 }
 
@@ -173,14 +186,14 @@ fn decode_index(value: &Value) -> Option<IndexRef> {
             Value::List(keys),
             Value::Text(state),
             Value::Bool(is_complete),
-            Value::Int(created_ms),
+            Value::Int(since_ms),
         ] => Some(IndexRef {
             number: u32::try_from(*number).ok()?,
             name: name.clone(),
             keys: texts(keys)?.into_iter().map(str::to_owned).collect(),
             state: IndexState::from_stored(state)?,
             is_complete: *is_complete,
-            created_ms: *created_ms,
+            since_ms: *since_ms,
         }),
         _ => None,
     }
@@ -233,7 +246,9 @@ pub(super) fn decode(folded_database: &str, folded_name: &str, item: &Item) -> R
         shards: number::<u16>(item, "shards")?.max(1),
         older_epochs: opt_list(item, "older_epochs", decode_older)?,
         indexes: opt_list(item, "indexes", decode_index)?,
+        next_index: if item.contains_key("next_index") { number(item, "next_index")? } else { 0 },
         has_statistics: matches!(item.get("has_statistics"), Some(Value::Bool(true))),
+        approximate_partitions: item.opt_int("approximate_partitions")?.unwrap_or(0),
         version: item.int("version")?,
         revision: Revision::from_text(item.text("revision")?),
         created_ms: item.int("created_ms")?,
@@ -258,7 +273,9 @@ mod tests {
             shards: 16,
             older_epochs: Vec::new(),
             indexes: Vec::new(),
+            next_index: 0,
             has_statistics: false,
+            approximate_partitions: 0,
             version: 41,
             revision: Revision::from_text("r".repeat(32)),
             created_ms: 1_700_000_000_000,
@@ -277,9 +294,11 @@ mod tests {
                 keys: vec!["region".to_owned(), "day".to_owned()],
                 state: IndexState::Active,
                 is_complete: true,
-                created_ms: 9,
+                since_ms: 9,
             }],
+            next_index: 4,
             has_statistics: true,
+            approximate_partitions: 30_000,
             ..table()
         };
         assert_eq!(decode("sales", "orders", &encode(&full)).unwrap(), full);

@@ -2,11 +2,14 @@
 
 use regex_lite::{Regex, RegexBuilder};
 
+use super::body::cut_to_answer;
 use super::databases::find_database;
+use super::spill::{Owner, load_each};
 use super::table_definition_item::{self, TableDefinition};
 use super::table_head_item::{self, TableRef};
 use super::{CatalogError, fold};
-use crate::store::{Clock, Consistency, Query, ReadItems, Sort, SortRange, Table, get_every};
+use crate::ports::Ports;
+use crate::store::{Consistency, Item, Query, Sort, SortRange, Table, get_every};
 
 /// Pages of heads read for one page of an answer, about 20 MB: a pattern that matches little gives a short page and a
 /// token rather than a long wait.
@@ -55,13 +58,13 @@ pub struct TablePage {
 
 /// Up to `limit` tables whose names match, behind `after`.
 pub async fn list_tables(
-    items: &dyn ReadItems,
-    clock: &dyn Clock,
+    ports: &Ports,
     database: &str,
     pattern: Option<&NamePattern>,
     after: Option<String>,
     limit: usize,
 ) -> Result<TablePage, CatalogError> {
+    let items = ports.items.as_ref();
     let head = find_database(items, database).await?;
     let folded = fold(database);
     let mut query = Query::new(Table::Catalog, table_head_item::heads_of(&folded), SortRange::All);
@@ -80,7 +83,7 @@ pub async fn list_tables(
             if wanted && heads.len() == limit {
                 // One more than asked for: this page is not the last.
                 next = heads.last().map(|last| last.name.clone());
-                return with_definitions(items, clock, heads, next).await;
+                return with_definitions(ports, heads, next).await;
             }
             if wanted {
                 heads.push(table);
@@ -96,22 +99,32 @@ pub async fn list_tables(
             Some(_) => {}
         }
     }
-    with_definitions(items, clock, heads, next).await
+    with_definitions(ports, heads, next).await
 }
 
 async fn with_definitions(
-    items: &dyn ReadItems,
-    clock: &dyn Clock,
+    ports: &Ports,
     heads: Vec<TableRef>,
-    next: Option<String>,
+    mut next: Option<String>,
 ) -> Result<TablePage, CatalogError> {
     let keys: Vec<_> = heads.iter().map(|table| table_definition_item::key(&table.table_id)).collect();
-    let mut definitions = get_every(items, clock, &keys, Consistency::Strong).await?;
-    let mut tables = Vec::with_capacity(heads.len());
-    for table in heads {
-        // One without a definition was dropped a moment ago.
-        if let Some(item) = definitions.remove(&table_definition_item::key(&table.table_id)) {
-            tables.push((table, table_definition_item::decode(&item)?));
+    let mut found = get_every(ports.items.as_ref(), ports.clock.as_ref(), &keys, Consistency::Strong).await?;
+    // One without a definition was dropped a moment ago.
+    let mut rows: Vec<(TableRef, Item)> = heads
+        .into_iter()
+        .filter_map(|table| found.remove(&table_definition_item::key(&table.table_id)).map(|item| (table, item)))
+        .collect();
+    if cut_to_answer(&mut rows) {
+        next = rows.last().map(|(table, _)| table.name.clone());
+    }
+    let loads = rows.iter_mut().map(|(table, item)| (Owner::Table(&table.table_id), item)).collect();
+    let loaded = load_each(ports, loads).await;
+    let mut tables = Vec::with_capacity(rows.len());
+    for ((table, item), outcome) in rows.into_iter().zip(loaded) {
+        match outcome {
+            Ok(()) => tables.push((table, table_definition_item::decode(&item)?)),
+            Err(CatalogError::DroppedMeanwhile) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(TablePage { tables, next })

@@ -3,18 +3,21 @@
 use serde_json::{Map, Value as Json};
 
 use super::database_item::{self, DatabaseHead, decode_head};
+use super::epochs::plan_keys;
+use super::indexes::{NewIndex, plan_first};
 use super::location_item::{self, LocationEntry};
 use super::names::{can_exist, fold};
+use super::spill::{Owner, forget_body, load_body, store_body};
 use super::table_definition_item::{self, TableDefinition};
 use super::table_head_item::{self, TableRef};
 use super::tombstone_item::{self, Dropped, Tombstone};
 use super::work::{self, CatalogWork};
 use super::writes::{Cancelled, transact};
-use super::{CatalogError, Revision, TableId};
+use super::{CatalogError, Revision, TableId, work_item};
 use crate::location::Location;
 use crate::partition::KeyType;
 use crate::ports::Ports;
-use crate::store::{Clock, Condition, Consistency, Key, ReadItems, Write, get_every};
+use crate::store::{Clock, Condition, Consistency, Item, Key, ReadItems, Write, get_every};
 
 pub use super::table_listing::{NamePattern, TablePage, list_tables};
 
@@ -75,21 +78,26 @@ pub async fn find_table(
 }
 
 /// The definition of a table; none if it was dropped meanwhile. One strong get.
-pub async fn read_definition(items: &dyn ReadItems, table: &TableId) -> Result<Option<TableDefinition>, CatalogError> {
-    let item = items.get(&table_definition_item::key(table), Consistency::Strong).await?;
-    Ok(item.map(|item| table_definition_item::decode(&item)).transpose()?)
+pub async fn read_definition(ports: &Ports, table: &TableId) -> Result<Option<TableDefinition>, CatalogError> {
+    let Some(mut item) = ports.items.get(&table_definition_item::key(table), Consistency::Strong).await? else {
+        return Ok(None);
+    };
+    match load_body(ports, Owner::Table(table), &mut item).await {
+        Ok(()) => Ok(Some(table_definition_item::decode(&item)?)),
+        Err(CatalogError::DroppedMeanwhile) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The live table of this name with its definition; a strong batch get and a strong get.
 pub async fn get_table(
-    items: &dyn ReadItems,
-    clock: &dyn Clock,
+    ports: &Ports,
     database: &str,
     table: &str,
 ) -> Result<(TableRef, TableDefinition), CatalogError> {
     for _ in 0..ROUNDS {
-        let found = find_table(items, clock, database, table).await?;
-        if let Some(definition) = read_definition(items, &found.table_id).await? {
+        let found = find_table(ports.items.as_ref(), ports.clock.as_ref(), database, table).await?;
+        if let Some(definition) = read_definition(ports, &found.table_id).await? {
             return Ok((found, definition));
         }
         // Dropped, perhaps created again, between the two reads.
@@ -97,7 +105,7 @@ pub async fn get_table(
     Err(CatalogError::Contended(format!("Table {table}")))
 }
 
-fn put(key: Key, item: crate::store::Item, condition: Condition) -> Write {
+fn put(key: Key, item: Item, condition: Condition) -> Write {
     Write::Put { key, item, condition }
 }
 
@@ -114,7 +122,12 @@ fn put_location(table: &TableRef, location: Location) -> Write {
 
 /// What must go with a table's head. The tombstone comes first.
 fn writes_to_forget(table: &TableRef, definition: Option<&TableDefinition>, now_ms: i64) -> Vec<Write> {
-    let dropped = Dropped::Table { table_id: table.table_id.clone(), epoch: table.epoch, shards: table.shards };
+    let dropped = Dropped::Table {
+        table_id: table.table_id.clone(),
+        epoch: table.epoch,
+        shards: table.shards,
+        next_index: table.next_index,
+    };
     let tombstone = Tombstone { dropped, dropped_ms: now_ms };
     let mut writes = vec![
         put(tombstone.key(), tombstone_item::encode(&tombstone), Condition::Always),
@@ -132,8 +145,41 @@ fn writes_to_forget(table: &TableRef, definition: Option<&TableDefinition>, now_
 /// # Errors
 /// [`CatalogError::TableExists`], [`CatalogError::DatabaseNotFound`], and locations or definitions that cannot be kept.
 pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json>) -> Result<TableRef, CatalogError> {
+    create_indexed_table(ports, database, input, &[]).await
+}
+
+/// The same with partition indexes.
+///
+/// # Errors
+/// Those of [`create_table`] and of [`super::indexes::create_index`].
+pub async fn create_indexed_table(
+    ports: &Ports,
+    database: &str,
+    input: Map<String, Json>,
+    indexes: &[NewIndex],
+) -> Result<TableRef, CatalogError> {
     let now_ms = ports.clock.now_ms();
     let definition = TableDefinition::new(input, now_ms);
+    let table_id = TableId::fresh(ports.ids.as_ref());
+    let mut stored = None;
+    let outcome = create_as(ports, database, (&definition, indexes), &table_id, &mut stored).await;
+    if let (Err(error), Some(item)) = (&outcome, &stored)
+        // Whether a silent store did the write is not known.
+        && !matches!(error, CatalogError::Store(_))
+    {
+        forget_body(ports, Owner::Table(&table_id), item).await;
+    }
+    outcome
+}
+
+async fn create_as(
+    ports: &Ports,
+    database: &str,
+    (definition, indexes): (&TableDefinition, &[NewIndex]),
+    table_id: &TableId,
+    stored: &mut Option<Item>,
+) -> Result<TableRef, CatalogError> {
+    let now_ms = definition.updated_ms;
     let location = definition.location()?;
     let name = definition.input.get("Name").and_then(Json::as_str).unwrap_or_default().to_owned();
     let keys = definition.partition_keys();
@@ -148,21 +194,28 @@ pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json
             database: fold(database),
             database_id: database_id.clone(),
             name: name.clone(),
-            table_id: TableId::fresh(ports.ids.as_ref()),
+            table_id: table_id.clone(),
             epoch_types: keys.iter().map(|key| KeyType::of(&key.type_name)).collect(),
             keys: keys.clone(),
             epoch: FIRST_EPOCH,
             shards: DEFAULT_SHARDS,
             older_epochs: Vec::new(),
             indexes: Vec::new(),
+            next_index: 0,
             has_statistics: false,
+            approximate_partitions: 0,
             version: 0,
             revision: Revision::fresh(ports.ids.as_ref()),
             created_ms: now_ms,
         };
-        let mut writes = writes_to_create(&table, &definition, location.clone(), leftover.as_ref())?;
+        let table = plan_first(table, indexes)?;
+        let item = match &stored {
+            Some(item) => item,
+            None => stored.insert(stored_definition(ports, table_id, definition).await?),
+        };
+        let mut writes = writes_to_create(&table, item.clone(), location.clone(), leftover.as_ref())?;
         if let Some(leftover) = &leftover {
-            let old = read_definition(ports.items.as_ref(), &leftover.table_id).await?;
+            let old = read_definition(ports, &leftover.table_id).await?;
             writes.extend(writes_to_forget(leftover, old.as_ref(), now_ms));
         }
         match transact(ports, &writes).await {
@@ -180,9 +233,17 @@ pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json
     Err(CatalogError::Contended(format!("Table {name}")))
 }
 
+/// The definition's item, ready to be put.
+async fn stored_definition(ports: &Ports, table: &TableId, definition: &TableDefinition) -> Result<Item, CatalogError> {
+    let key = table_definition_item::key(table);
+    let mut item = table_definition_item::encode(definition)?;
+    store_body(ports, Owner::Table(table), &key, &mut item, table_definition_item::DEFINITION).await?;
+    Ok(item)
+}
+
 fn writes_to_create(
     table: &TableRef,
-    definition: &TableDefinition,
+    definition: Item,
     location: Option<Location>,
     leftover: Option<&TableRef>,
 ) -> Result<Vec<Write>, CatalogError> {
@@ -199,11 +260,7 @@ fn writes_to_create(
             condition: Condition::equals("database_id", table.database_id.as_str()),
         },
         put(at_head, head, free),
-        put(
-            table_definition_item::key(&table.table_id),
-            table_definition_item::encode(&table.table_id, definition)?,
-            Condition::Absent,
-        ),
+        put(table_definition_item::key(&table.table_id), definition, Condition::Absent),
     ];
     writes.extend(location.map(|location| put_location(table, location)));
     Ok(writes)
@@ -231,13 +288,13 @@ pub async fn update_table(
         if expected_version.is_some_and(|expected| expected != current.version.to_string()) {
             return Err(CatalogError::TableChanged);
         }
-        let Some(old) = read_definition(ports.items.as_ref(), &current.table_id).await? else { continue };
+        let Some(old) = read_definition(ports, &current.table_id).await? else { continue };
         let next = TableRef {
-            keys: definition.partition_keys(),
             version: current.version.saturating_add(1),
             revision: Revision::fresh(ports.ids.as_ref()),
-            ..current.clone()
+            ..plan_keys(&current, definition.partition_keys(), ports.clock.now_ms())?
         };
+        let opens_epoch = next.epoch != current.epoch;
         let head = table_head_item::encode(&next);
         let at_head = table_head_item::key(&next.database, &next.name);
         super::body::check_item_size(&at_head, &head, "The list of this table's partition keys")?;
@@ -245,7 +302,7 @@ pub async fn update_table(
             put(at_head, head, Condition::equals("revision", current.revision.as_str())),
             put(
                 table_definition_item::key(&next.table_id),
-                table_definition_item::encode(&next.table_id, &definition)?,
+                stored_definition(ports, &next.table_id, &definition).await?,
                 Condition::Present,
             ),
         ];
@@ -257,8 +314,16 @@ pub async fn update_table(
                 condition: Condition::Always,
             }));
         }
+        if opens_epoch {
+            writes.push(work_item::open(ports, &next));
+        }
         match transact(ports, &writes).await {
-            Ok(()) => return Ok(next),
+            Ok(()) => {
+                if opens_epoch {
+                    work::request(ports, &CatalogWork::SettleTable(next.table_id.clone())).await;
+                }
+                return Ok(next);
+            }
             Err(Cancelled::Conditions) => {}
             Err(Cancelled::Store(error)) => return Err(error.into()),
         }
@@ -280,7 +345,7 @@ pub async fn drop_table(ports: &Ports, database: &str, table: &str) -> Result<()
 
 /// Drops this very table; `false` if it changed or went meanwhile.
 pub(super) async fn drop_found(ports: &Ports, table: &TableRef) -> Result<bool, CatalogError> {
-    let definition = read_definition(ports.items.as_ref(), &table.table_id).await?;
+    let definition = read_definition(ports, &table.table_id).await?;
     let mut writes = vec![Write::Delete {
         key: table_head_item::key(&table.database, &table.name),
         condition: Condition::equals("revision", table.revision.as_str()),

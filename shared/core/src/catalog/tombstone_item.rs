@@ -23,6 +23,8 @@ pub enum Dropped {
         /// Latest epoch; earlier ones may hold partitions too.
         epoch: u32,
         shards: u16,
+        /// Number that the next index would have had.
+        next_index: u32,
     },
 }
 
@@ -60,10 +62,11 @@ pub(super) fn encode(tombstone: &Tombstone) -> Item {
             item.insert("database_id".to_owned(), database_id.into());
             item.insert("name".to_owned(), name.as_str().into());
         }
-        Dropped::Table { table_id, epoch, shards } => {
+        Dropped::Table { table_id, epoch, shards, next_index } => {
             item.insert("table_id".to_owned(), table_id.into());
             item.insert("epoch".to_owned(), Value::Int(i64::from(*epoch)));
             item.insert("shards".to_owned(), Value::Int(i64::from(*shards)));
+            item.insert("next_index".to_owned(), Value::Int(i64::from(*next_index)));
         }
     }
     item
@@ -78,6 +81,7 @@ pub(super) fn decode(item: &Item) -> Result<Tombstone, DecodeError> {
             table_id: TableId::from_text(table_id),
             epoch: u32::try_from(item.int("epoch")?).map_err(|_| out_of_range("epoch"))?,
             shards: u16::try_from(item.int("shards")?).map_err(|_| out_of_range("shards"))?,
+            next_index: u32::try_from(item.opt_int("next_index")?.unwrap_or(0)).map_err(|_| out_of_range("next_index"))?,
         },
         None => Dropped::Database {
             database_id: DatabaseId::from_text(item.text("database_id")?),
@@ -94,7 +98,7 @@ mod tests {
     #[test]
     fn tombstones_come_back() {
         let database = Dropped::Database { database_id: DatabaseId::from_text("d1"), name: "sales".to_owned() };
-        let table = Dropped::Table { table_id: TableId::from_text("t1"), epoch: 3, shards: 64 };
+        let table = Dropped::Table { table_id: TableId::from_text("t1"), epoch: 3, shards: 64, next_index: 5 };
         for dropped in [database, table] {
             let tombstone = Tombstone { dropped, dropped_ms: 9 };
             assert_eq!(decode(&encode(&tombstone)).unwrap(), tombstone);

@@ -64,25 +64,6 @@ pub async fn put(ports: &Ports, key: &Key, item: &Item, condition: &Condition) -
     }
 }
 
-/// Deletes an item that should be there; answers whether this call (as far as can be known) removed it.
-pub async fn delete_present(ports: &Ports, key: &Key) -> Result<bool, StoreError> {
-    let mut attempt = 0;
-    let mut unsure = false;
-    loop {
-        match ports.items.delete(key, Condition::Present).await {
-            Ok(()) => return Ok(true),
-            // An earlier attempt whose answer was lost may have done it.
-            Err(WriteError::ConditionFailed { .. }) => return Ok(unsure),
-            Err(WriteError::Store(error)) if error.is_retryable() && attempt + 1 < ATTEMPTS => {
-                unsure = unsure || error.kind == StoreErrorKind::Unavailable;
-                pause(ports, attempt).await;
-                attempt += 1;
-            }
-            Err(WriteError::Store(error)) => return Err(error),
-        }
-    }
-}
-
 /// A transaction that did not happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cancelled {

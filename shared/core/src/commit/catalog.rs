@@ -28,7 +28,7 @@ impl OwnCatalog {
 #[async_trait]
 impl TableDirectory for OwnCatalog {
     async fn location(&self, database: &str, table: &str) -> Result<Option<Location>, CommitError> {
-        let found = get_table(self.ports.items.as_ref(), self.ports.clock.as_ref(), database, table).await;
+        let found = get_table(&self.ports, database, table).await;
         match found {
             Ok((_, definition)) => definition
                 .location()

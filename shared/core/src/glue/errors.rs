@@ -18,10 +18,17 @@ impl From<CatalogError> for GlueException {
         use CatalogError as E;
         use GlueExceptionName as Name;
         let name = match &error {
-            E::DatabaseNotFound(_) | E::TableNotFound(_) | E::PartitionNotFound => Name::EntityNotFound,
-            E::DatabaseExists | E::TableExists | E::PartitionExists => Name::AlreadyExists,
-            E::TableChanged | E::Contended(_) => Name::ConcurrentModification,
+            E::DatabaseNotFound(_)
+            | E::TableNotFound(_)
+            | E::PartitionNotFound
+            | E::NotFound(_)
+            | E::DroppedMeanwhile => Name::EntityNotFound,
+            E::DatabaseExists | E::TableExists | E::PartitionExists | E::Exists(_) => Name::AlreadyExists,
+            E::TableChanged | E::PartitionChanged | E::Contended(_) => Name::ConcurrentModification,
             E::ValuesMismatch | E::ForeignToken | E::Invalid(_) | E::Location(_) => Name::InvalidInput,
+            E::OutOfTime => Name::OperationTimeout,
+            E::LimitExceeded(_) => Name::ResourceNumberLimitExceeded,
+            E::NotReady(_) => Name::ResourceNotReady,
             E::TooLarge { .. } | E::Unsupported(_) => Name::UnsupportedOperation,
             E::Broken(_) => return GlueException::internal(error),
             E::Store(error) if error.kind == StoreErrorKind::Conflict => return busy(error),

@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::GlueException;
-use super::handlers::{databases, partitions, tables};
+use super::handlers::{databases, indexes, partitions, statistics, tables};
 use crate::ports::App;
 use crate::sweep::optimizer as optimizers;
 
@@ -43,15 +43,26 @@ pub static OPERATIONS: &[Operation] = &[
     operation!("UpdateTable", tables::update_table),
     operation!("DeleteTable", tables::delete_table),
     // Partition indexes
-    operation!("GetPartitionIndexes", tables::get_partition_indexes),
+    operation!("CreatePartitionIndex", indexes::create_partition_index),
+    operation!("GetPartitionIndexes", indexes::get_partition_indexes),
+    operation!("DeletePartitionIndex", indexes::delete_partition_index),
     // Partitions
     operation!("CreatePartition", partitions::create_partition),
     operation!("BatchCreatePartition", partitions::batch_create_partition),
     operation!("GetPartition", partitions::get_partition),
     operation!("GetPartitions", partitions::get_partitions),
     operation!("BatchGetPartition", partitions::batch_get_partition),
+    operation!("UpdatePartition", partitions::update_partition),
+    operation!("BatchUpdatePartition", partitions::batch_update_partition),
     operation!("DeletePartition", partitions::delete_partition),
     operation!("BatchDeletePartition", partitions::batch_delete_partition),
+    // Column statistics
+    operation!("GetColumnStatisticsForPartition", statistics::get_for_partition),
+    operation!("UpdateColumnStatisticsForPartition", statistics::update_for_partition),
+    operation!("DeleteColumnStatisticsForPartition", statistics::delete_for_partition),
+    operation!("GetColumnStatisticsForTable", statistics::get_for_table),
+    operation!("UpdateColumnStatisticsForTable", statistics::update_for_table),
+    operation!("DeleteColumnStatisticsForTable", statistics::delete_for_table),
     // Table optimizers
     operation!("CreateTableOptimizer", optimizers::create_table_optimizer),
     operation!("GetTableOptimizer", optimizers::get_table_optimizer),

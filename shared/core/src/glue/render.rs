@@ -78,15 +78,16 @@ pub(super) fn partition(table: &TableRef, partition: Partition, catalog_id: &str
 
 /// An entry of a batch that failed, under the member's name for the values.
 pub(super) fn partition_error(values_member: &str, values: &[String], error: CatalogError) -> Json {
-    let error = GlueException::from(error);
+    json!({ values_member: values, "ErrorDetail": error_detail(&error.into()) })
+}
+
+/// What an answer says of an entry that failed.
+pub(super) fn error_detail(error: &GlueException) -> Json {
     if let Some(cause) = &error.cause {
         // The answer names no cause, and no later layer sees this failure.
         tracing::error!(%cause, exception = error.name.as_str(), "an entry of a batch failed");
     }
-    json!({
-        values_member: values,
-        "ErrorDetail": { "ErrorCode": error.name.as_str(), "ErrorMessage": error.message },
-    })
+    json!({ "ErrorCode": error.name.as_str(), "ErrorMessage": error.message })
 }
 
 /// Entries of an answer, up to the size that may be sent.
@@ -97,6 +98,11 @@ pub(super) struct Sized {
 }
 
 impl Sized {
+    /// Beside something else of this size.
+    pub(super) fn beside(size_bytes: usize) -> Self {
+        Self { entries: Vec::new(), size_bytes }
+    }
+
     /// Takes an entry if it still fits. The first always does: one definition is limited when it is stored.
     pub(super) fn push(&mut self, entry: Json) -> bool {
         let size_bytes = escaped_len(&entry.to_string()) + 1;

@@ -1,18 +1,16 @@
 //! Creating partitions.
 
-use std::collections::HashSet;
-
-use futures::StreamExt;
 use serde_json::{Map, Value as Json};
 
-use super::descriptor::{Descriptor, store_parts};
+use super::attempts::{self, New};
+use super::batch::{apply_groups, plan_groups, succeeded};
+use super::change::Next;
+use super::descriptor::{Descriptor, Hash, store_parts};
+use super::estimate::{Limit, count_batch, count_later};
+use super::history_item::Retention;
 use super::item::{self, PartitionItem};
-use crate::catalog::{CatalogError, PartitionId, Refused, Revision, TableRef, put};
-use crate::ports::Ports;
-use crate::store::Condition;
-
-/// Partitions of one batch that are written at once.
-pub(super) const WRITES_AT_ONCE: usize = 32;
+use crate::catalog::{CatalogError, PartitionId, Revision, TableRef};
+use crate::ports::{Ports, Settings};
 
 /// What a caller says of a partition.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,17 +38,23 @@ impl PartitionInput {
     }
 }
 
-/// A partition ready to be written.
-struct Prepared {
-    values: Vec<String>,
-    descriptor: Descriptor,
-    body: Map<String, Json>,
+/// What a partition should say, ready to be written.
+pub(super) struct Prepared {
+    pub(super) descriptor: Descriptor,
+    pub(super) body: Map<String, Json>,
 }
 
-fn plan_create(table: &TableRef, input: PartitionInput) -> Result<Prepared, CatalogError> {
-    if input.values.is_empty() || input.values.len() != table.keys.len() {
-        return Err(CatalogError::ValuesMismatch);
+impl Prepared {
+    pub(super) fn columns(&self) -> Option<Hash> {
+        self.descriptor.columns.as_ref().map(|shared| shared.hash)
     }
+
+    pub(super) fn format(&self) -> Option<Hash> {
+        self.descriptor.format.as_ref().map(|shared| shared.hash)
+    }
+}
+
+pub(super) fn prepare(input: PartitionInput) -> Prepared {
     let descriptor = Descriptor::split(input.storage_descriptor.unwrap_or_default());
     let mut body = input.rest;
     // The partition's own parameters and its descriptor's have one name on the wire.
@@ -58,10 +62,23 @@ fn plan_create(table: &TableRef, input: PartitionInput) -> Result<Prepared, Cata
         body.insert("PartitionParameters".to_owned(), parameters);
     }
     body.extend(descriptor.own.clone());
-    Ok(Prepared { values: input.values, descriptor, body })
+    Prepared { descriptor, body }
 }
 
-async fn write(ports: &Ports, table: &TableRef, prepared: Prepared) -> Result<(), CatalogError> {
+/// A partition that can be created.
+struct Planned {
+    values: Vec<String>,
+    prepared: Prepared,
+}
+
+fn plan_create(table: &TableRef, mut input: PartitionInput) -> Result<Planned, CatalogError> {
+    if input.values.is_empty() || input.values.len() != table.keys.len() {
+        return Err(CatalogError::ValuesMismatch);
+    }
+    Ok(Planned { values: std::mem::take(&mut input.values), prepared: prepare(input) })
+}
+
+async fn write(ports: &Ports, table: &TableRef, planned: &Planned, retention: Retention) -> Result<(), CatalogError> {
     let now_ms = ports.clock.now_ms();
     let revision = Revision::fresh(ports.ids.as_ref());
     let partition = PartitionItem {
@@ -69,71 +86,115 @@ async fn write(ports: &Ports, table: &TableRef, prepared: Prepared) -> Result<()
         revision,
         created_ms: now_ms,
         valid_from_ms: now_ms,
-        columns: prepared.descriptor.columns.map(|shared| shared.hash),
-        format: prepared.descriptor.format.map(|shared| shared.hash),
-        body: prepared.body,
-        values: prepared.values,
+        columns: planned.prepared.columns(),
+        format: planned.prepared.format(),
+        body: planned.prepared.body.clone(),
+        values: planned.values.clone(),
     };
     let key = item::key(table, &partition.values);
-    match put(ports, &key, &item::encode(&key, &partition)?, &Condition::Absent).await {
-        Ok(()) => Ok(()),
-        Err(Refused::Condition(_)) => Err(CatalogError::PartitionExists),
-        Err(Refused::Store(error)) => Err(error.into()),
-    }
+    let next = Next { item: item::encode(&key, &partition)?, key, values: &partition.values };
+    let new = New { next, partition_id: &partition.partition_id };
+    attempts::create(ports, table, &new, retention).await
 }
 
 /// Creates a partition: one conditional put, after one for each shared part of its descriptor that is new to this
-/// process. Values are not checked against the key types.
+/// process. On a table with indexes, or whose keys have changed a while ago, one transaction instead of the put. Values
+/// are not checked against the key types.
 ///
 /// # Errors
-/// [`CatalogError::PartitionExists`]; [`CatalogError::ValuesMismatch`] when there is not one value per partition key.
-pub async fn create(ports: &Ports, table: &TableRef, input: PartitionInput) -> Result<(), CatalogError> {
-    let prepared = plan_create(table, input)?;
-    store_parts(ports, prepared.descriptor.parts(&table.table_id)).await?;
-    write(ports, table, prepared).await
+/// [`CatalogError::PartitionExists`]; [`CatalogError::ValuesMismatch`] when there is not one value per partition key;
+/// [`CatalogError::LimitExceeded`] when the table has about as many partitions as the settings allow.
+pub async fn create(
+    ports: &Ports,
+    settings: &Settings,
+    table: &TableRef,
+    input: PartitionInput,
+) -> Result<(), CatalogError> {
+    let rules = Rules::of(settings);
+    let planned = plan_create(table, input)?;
+    rules.check(ports, table, &planned).await?;
+    store_parts(ports, planned.prepared.descriptor.parts(&table.table_id)).await?;
+    write(ports, table, &planned, rules.retention).await?;
+    count_later(ports, table, 1);
+    Ok(())
 }
 
 /// Creates many partitions, each for itself; one answer per input, in order. Of several with the same values the first
 /// goes first.
 pub async fn create_many(
     ports: &Ports,
+    settings: &Settings,
     table: &TableRef,
     inputs: Vec<PartitionInput>,
 ) -> Vec<Result<(), CatalogError>> {
-    let count = inputs.len();
-    let mut seen = HashSet::new();
-    let (mut first, mut again) = (Vec::new(), Vec::new());
-    for (at, input) in inputs.into_iter().enumerate() {
-        if seen.insert(input.values.clone()) { first.push((at, input)) } else { again.push((at, input)) }
-    }
-    let mut answers: Vec<Option<Result<(), CatalogError>>> = vec![None; count];
-    let mut set = |at: usize, answer: Result<(), CatalogError>| {
-        if let Some(slot) = answers.get_mut(at) {
-            *slot = Some(answer);
-        }
-    };
-    let mut prepared = Vec::with_capacity(first.len());
-    for (at, input) in first {
-        match plan_create(table, input) {
-            Ok(plan) => prepared.push((at, plan)),
-            Err(error) => set(at, Err(error)),
+    create_every(ports, Rules::of(settings), table, inputs).await
+}
+
+/// What a deployment says of new partitions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    retention: Retention,
+    limit: Limit,
+}
+
+impl Rules {
+    pub(super) fn of(settings: &Settings) -> Self {
+        Self {
+            retention: Retention::of_ms(settings.history_retention_ms),
+            limit: Limit(settings.max_partitions_per_table),
         }
     }
-    // All descriptors first: most batches share one. One that cannot be stored fails its own entries below.
-    let mut writes = Vec::with_capacity(prepared.len());
-    for (at, plan) in prepared {
-        match store_parts(ports, plan.descriptor.parts(&table.table_id)).await {
-            Ok(()) => writes.push(async move { (at, write(ports, table, plan).await) }),
-            Err(error) => set(at, Err(error)),
+
+    /// For partitions that exist on storage already: no limit.
+    pub(super) fn without_limit() -> Self {
+        Self { retention: Retention::ForMs(1), limit: Limit(u64::MAX) }
+    }
+
+    /// Refuses a partition too many. One that exists is another matter, and comes first.
+    async fn check(&self, ports: &Ports, table: &TableRef, planned: &Planned) -> Result<(), CatalogError> {
+        if !self.limit.is_reached(table) {
+            return Ok(());
+        }
+        match attempts::find(ports, table, &planned.values).await? {
+            Some(_) => Err(CatalogError::PartitionExists),
+            None => Err(self.limit.refusal()),
         }
     }
-    let mut done = futures::stream::iter(writes).buffer_unordered(WRITES_AT_ONCE);
-    while let Some((at, answer)) = done.next().await {
-        set(at, answer);
+}
+
+pub(super) async fn create_every(
+    ports: &Ports,
+    rules: Rules,
+    table: &TableRef,
+    inputs: Vec<PartitionInput>,
+) -> Vec<Result<(), CatalogError>> {
+    let mut planned = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        planned.push(match plan_create(table, input) {
+            Ok(plan) => ready(ports, rules, table, plan).await,
+            Err(error) => Err(error),
+        });
     }
-    for (at, input) in again {
-        set(at, create(ports, table, input).await);
-    }
-    let unanswered = || CatalogError::Broken("a partition of a batch was not answered".to_owned());
-    answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(unanswered()))).collect()
+    let names =
+        |plan: &Result<Planned, CatalogError>| plan.as_ref().map(|plan| plan.values.clone()).unwrap_or_default();
+    let names: Vec<Vec<String>> = planned.iter().map(names).collect();
+    let groups = plan_groups(&names.iter().map(|values| vec![values.as_slice()]).collect::<Vec<_>>());
+    let planned = &planned;
+    let answers = apply_groups(planned.len(), groups, |at, _| async move {
+        match planned.get(at) {
+            Some(Ok(planned)) => write(ports, table, planned, rules.retention).await,
+            Some(Err(error)) => Err(error.clone()),
+            None => Ok(()),
+        }
+    })
+    .await;
+    count_batch(ports, rules.limit, table, succeeded(&answers)).await;
+    answers
+}
+
+/// All descriptors first: most batches share one. One that cannot be stored fails its own entries.
+async fn ready(ports: &Ports, rules: Rules, table: &TableRef, plan: Planned) -> Result<Planned, CatalogError> {
+    rules.check(ports, table, &plan).await?;
+    store_parts(ports, plan.prepared.descriptor.parts(&table.table_id)).await?;
+    Ok(plan)
 }

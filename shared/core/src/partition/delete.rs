@@ -1,23 +1,76 @@
 //! Deleting partitions.
 
-use futures::StreamExt;
+use super::attempts::change;
+use super::batch::{Knowledge, Known, apply_groups, plan_groups, succeeded};
+use super::change::plan_change;
+use super::estimate::{Limit, count_batch, count_later};
+use super::history_item::Retention;
+use super::item::Current;
+use super::statistics::forget_statistics;
+use super::statistics_item::StatisticsOwner;
+use crate::catalog::{CatalogError, Revision, TableRef};
+use crate::ports::{Ports, Settings};
 
-use super::create::WRITES_AT_ONCE;
-use super::item;
-use crate::catalog::{CatalogError, TableRef, delete_present};
-use crate::ports::Ports;
-
-/// Deletes the partition with these values; their number need not fit the table's keys, which may have changed.
+/// Deletes the partition with these values; their number need not fit the table's keys, which may have changed. One
+/// strong get and one transaction: what it said goes into the history.
 ///
 /// # Errors
-/// [`CatalogError::PartitionNotFound`].
-pub async fn delete(ports: &Ports, table: &TableRef, values: &[String]) -> Result<(), CatalogError> {
-    if delete_present(ports, &item::key(table, values)).await? { Ok(()) } else { Err(CatalogError::PartitionNotFound) }
+/// [`CatalogError::PartitionNotFound`]; [`CatalogError::PartitionChanged`] if it has not the expected revision.
+pub async fn delete(
+    ports: &Ports,
+    settings: &Settings,
+    table: &TableRef,
+    values: &[String],
+    expected: Option<&Revision>,
+) -> Result<(), CatalogError> {
+    apply(ports, settings, table, values, Knowledge::Unknown, expected).await?;
+    count_later(ports, table, -1);
+    Ok(())
 }
 
-/// Deletes many partitions, each for itself; one answer per entry, in order. Of several entries with the same values one
-/// succeeds.
-pub async fn delete_many(ports: &Ports, table: &TableRef, entries: Vec<Vec<String>>) -> Vec<Result<(), CatalogError>> {
-    let deletes = entries.into_iter().map(|values| async move { delete(ports, table, &values).await });
-    futures::stream::iter(deletes).buffered(WRITES_AT_ONCE).collect().await
+async fn apply(
+    ports: &Ports,
+    settings: &Settings,
+    table: &TableRef,
+    values: &[String],
+    knowledge: Knowledge,
+    expected: Option<&Revision>,
+) -> Result<(), CatalogError> {
+    let known = match knowledge {
+        Knowledge::Absent => return Err(CatalogError::PartitionNotFound),
+        Knowledge::Present(known) => Some(*known),
+        Knowledge::Unknown => None,
+    };
+    let retention = Retention::of_ms(settings.history_retention_ms);
+    let plan = |old: &Current| {
+        let deleted_ms = ports.clock.now_ms().max(old.valid_from_ms.saturating_add(1));
+        Ok(plan_change(table, Some(old), None, deleted_ms, retention))
+    };
+    let deleted = change(ports, table, values, known, expected, plan).await?;
+    forget_statistics(ports, table, &StatisticsOwner::Partition(deleted.partition_id)).await;
+    Ok(())
+}
+
+/// Deletes many partitions, each for itself; one answer per entry, in order. Of several entries with the same values the
+/// first goes first.
+pub async fn delete_many(
+    ports: &Ports,
+    settings: &Settings,
+    table: &TableRef,
+    entries: Vec<Vec<String>>,
+) -> Vec<Result<(), CatalogError>> {
+    let groups = plan_groups(&entries.iter().map(|values| vec![values.as_slice()]).collect::<Vec<_>>());
+    let known = match Known::read(ports, table, entries.iter().map(Vec::as_slice)).await {
+        Ok(known) => known,
+        Err(error) => return entries.iter().map(|_| Err(error.clone())).collect(),
+    };
+    let (entries, known) = (&entries, &known);
+    let answers = apply_groups(entries.len(), groups, |at, turn| async move {
+        let values = entries.get(at).map(Vec::as_slice).unwrap_or_default();
+        apply(ports, settings, table, values, known.of(table, values, turn), None).await
+    })
+    .await;
+    let limit = Limit(settings.max_partitions_per_table);
+    count_batch(ports, limit, table, -succeeded(&answers)).await;
+    answers
 }

@@ -3,16 +3,52 @@
 use serde_json::{Map, Value as Json};
 
 use super::descriptor::Hash;
+use super::index_item::values_of;
 use super::key::{encode_key, shard_of};
+use super::key_type::KeyType;
 use crate::catalog::{
     CatalogError, PartitionId, Revision, TableId, TableRef, body_size_bytes, check_item_size, decode_body, encode_body,
 };
 use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
 
 const SCHEMA_VERSION: i64 = 1;
-/// Partitions as they are now. History, statistics and index entries get kinds of their own, so that listings read
-/// partitions only.
-const CURRENT: &str = "p";
+/// Left free in every item, so that its image in the history, which says a little more, fits as well.
+const HISTORY_ROOM_BYTES: usize = 256;
+
+/// What is kept of partitions under partition keys of their own, so that listings read partitions only. Index entries
+/// and statistics have theirs in their own files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Partitions as they are now.
+    Current,
+    History,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Current => "p",
+            Self::History => "h",
+        }
+    }
+}
+
+/// A generation of key encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Epoch<'a> {
+    pub(super) number: u32,
+    pub(super) types: &'a [KeyType],
+}
+
+/// The epoch that a table's partitions are written to.
+pub(super) fn current_epoch(table: &TableRef) -> Epoch<'_> {
+    Epoch { number: table.epoch, types: &table.epoch_types }
+}
+
+/// The epochs that may still hold partitions, newest first.
+pub(super) fn older_epochs(table: &TableRef) -> impl Iterator<Item = Epoch<'_>> {
+    table.older_epochs.iter().map(|older| Epoch { number: older.epoch, types: &older.types })
+}
 
 /// A partition as stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,24 +65,56 @@ pub struct PartitionItem {
     pub(super) body: Map<String, Json>,
 }
 
-fn place(table: &TableId, epoch: u32, shard: u16) -> String {
-    format!("{table}#{epoch}#{CURRENT}#{shard}")
+/// A stored partition as a writer needs it: where it is and which state it is in. What it says stays unread.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Current {
+    pub(super) key: Key,
+    pub(super) item: Item,
+    pub(super) values: Vec<String>,
+    pub(super) partition_id: PartitionId,
+    pub(super) revision: Revision,
+    pub(super) created_ms: i64,
+    pub(super) valid_from_ms: i64,
+}
+
+impl Current {
+    pub(super) fn read(key: Key, item: Item) -> Result<Self, DecodeError> {
+        item.check_layout(SCHEMA_VERSION)?;
+        Ok(Self {
+            values: values_of(&item)?,
+            partition_id: PartitionId::from_text(item.text("partition_id")?),
+            revision: Revision::from_text(item.text("revision")?),
+            created_ms: item.int("created_ms")?,
+            valid_from_ms: item.int("valid_from_ms")?,
+            key,
+            item,
+        })
+    }
+}
+
+pub(super) fn place(table: &TableId, epoch: u32, kind: Kind, shard: u16) -> String {
+    format!("{table}#{epoch}#{}#{shard}", kind.as_str())
 }
 
 /// Partition keys under which partitions of one epoch are.
 pub(crate) fn places_of(table: &TableId, epoch: u32, shards: u16) -> impl Iterator<Item = (Table, String)> + use<> {
     let table = table.clone();
-    (0..shards).map(move |shard| (Table::Partitions, place(&table, epoch, shard)))
+    (0..shards).map(move |shard| (Table::Partitions, place(&table, epoch, Kind::Current, shard)))
 }
 
 pub(super) fn place_of_shard(table: &TableRef, shard: u16) -> String {
-    place(&table.table_id, table.epoch, shard)
+    place(&table.table_id, table.epoch, Kind::Current, shard)
 }
 
-/// Where the partition with these values is, whether or not their number fits the table's keys.
+/// Where the partition with these values is in an epoch, whether or not their number fits the table's keys.
+pub(super) fn key_in(table: &TableRef, epoch: Epoch<'_>, values: &[String]) -> Key {
+    let pk = place(&table.table_id, epoch.number, Kind::Current, shard_of(values, table.shards));
+    Key::new(Table::Partitions, pk, encode_key(epoch.types, values))
+}
+
+/// The same in the current epoch.
 pub(super) fn key(table: &TableRef, values: &[String]) -> Key {
-    let pk = place_of_shard(table, shard_of(values, table.shards));
-    Key::new(Table::Partitions, pk, encode_key(&table.epoch_types, values))
+    key_in(table, current_epoch(table), values)
 }
 
 pub(super) fn encode(key: &Key, partition: &PartitionItem) -> Result<Item, CatalogError> {
@@ -65,21 +133,16 @@ pub(super) fn encode(key: &Key, partition: &PartitionItem) -> Result<Item, Catal
         }
     }
     encode_body(&mut item, &partition.body, "This partition")?;
-    check_item_size(key, &item, "This partition")?;
-    Ok(item)
+    let room = Value::Bytes(vec![0; HISTORY_ROOM_BYTES]);
+    item.insert("room".to_owned(), room);
+    let checked = check_item_size(key, &item, "This partition");
+    item.remove("room");
+    checked.map(|()| item)
 }
 
 pub(super) fn decode(item: &Item) -> Result<PartitionItem, DecodeError> {
     item.check_layout(SCHEMA_VERSION)?;
     let wrong = |field: &str, expected| DecodeError::WrongType { field: field.to_owned(), expected };
-    let Some(Value::List(values)) = item.get("values") else { return Err(wrong("values", "a list of texts")) };
-    let values: Option<Vec<String>> = values
-        .iter()
-        .map(|value| match value {
-            Value::Text(text) => Some(text.clone()),
-            _ => None,
-        })
-        .collect();
     let hash = |field: &str| match item.get(field) {
         None => Ok(None),
         Some(Value::Bytes(bytes)) => {
@@ -88,7 +151,7 @@ pub(super) fn decode(item: &Item) -> Result<PartitionItem, DecodeError> {
         Some(_) => Err(wrong(field, "32 bytes")),
     };
     Ok(PartitionItem {
-        values: values.ok_or_else(|| wrong("values", "a list of texts"))?,
+        values: values_of(item)?,
         partition_id: PartitionId::from_text(item.text("partition_id")?),
         revision: Revision::from_text(item.text("revision")?),
         created_ms: item.int("created_ms")?,

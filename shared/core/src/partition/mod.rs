@@ -3,19 +3,31 @@
 //! A partition's identity is its table and the ordered list of its values, which are never folded or trimmed. Items are
 //! spread over the table's shards by a hash of the values, and in each shard are in key order.
 
+mod attempts;
+mod backfill;
+mod batch;
+mod change;
 mod create;
 mod delete;
 mod descriptor;
 mod descriptor_item;
+mod estimate;
+mod history_item;
+mod index_item;
 mod instant;
 mod item;
 mod key;
 mod key_type;
 mod list;
+mod list_older;
 mod number;
 mod read;
 mod register;
+mod rekey;
 mod specs;
+mod statistics;
+mod statistics_item;
+mod update;
 
 pub use create::{PartitionInput, create, create_many};
 pub use delete::{delete, delete_many};
@@ -29,7 +41,18 @@ pub use number::Number;
 pub use read::{Partition, get, get_many};
 pub use register::{NewPartition, Registered, register};
 pub use specs::{Root, plan_specs};
+pub use statistics::{delete_statistics, get_statistics, owner_of, put_statistics};
+pub use statistics_item::StatisticsOwner;
+pub use update::{PartitionUpdate, update, update_many};
 
+pub(crate) use backfill::backfill_page;
 pub(crate) use descriptor::{DescriptorCache, fill_defaults};
 pub(crate) use descriptor_item::descriptors_of;
+pub(crate) use history_item::places_of as history_places_of;
+pub(crate) use index_item::places_of as index_places_of;
 pub(crate) use item::places_of;
+pub(crate) use rekey::{Rows, rekey_page};
+pub(crate) use statistics_item::places_of as statistics_places_of;
+
+#[cfg(test)]
+mod tests;

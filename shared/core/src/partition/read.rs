@@ -1,17 +1,18 @@
 //! Reading partitions by their values.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use serde_json::{Map, Value as Json};
 
+use super::attempts::{find, get_patiently};
 use super::descriptor::{ColumnSchema, Loaded, Part, PartId, assemble, load_parts};
-use super::item::{self, PartitionItem};
+use super::item::{self, PartitionItem, current_epoch, key_in, older_epochs};
 use crate::catalog::{CatalogError, Revision, TableId, TableRef};
-use crate::limits::BATCH_GET_MAX_KEYS;
+use crate::limits::{ANSWER_MAX_BYTES, BATCH_GET_MAX_KEYS};
 use crate::ports::Ports;
-use crate::store::{Consistency, Item, Key, get_every};
+use crate::store::{Item, Key, StoreError};
 
 const BATCHES_AT_ONCE: usize = 4;
 
@@ -88,28 +89,103 @@ pub(super) async fn complete(
 /// # Errors
 /// [`CatalogError::PartitionNotFound`].
 pub async fn get(ports: &Ports, table: &TableRef, values: &[String]) -> Result<Partition, CatalogError> {
-    let item = ports.items.get(&item::key(table, values), Consistency::Strong).await?;
-    let stored = item::decode(&item.ok_or(CatalogError::PartitionNotFound)?)?;
+    let found = find(ports, table, values).await?.ok_or(CatalogError::PartitionNotFound)?;
+    let stored = item::decode(&found.item)?;
     let mut partitions = complete(ports, &table.table_id, vec![stored], ColumnSchema::Include).await?;
     partitions.pop().ok_or(CatalogError::PartitionNotFound)
 }
 
-/// Those of the wanted partitions that exist, each once, in the order they were asked for.
-pub async fn get_many(ports: &Ports, table: &TableRef, wanted: &[Vec<String>]) -> Result<Vec<Partition>, CatalogError> {
+/// What a batch get found.
+#[derive(Clone, Debug, Default)]
+pub struct FoundPartitions {
+    /// Those that exist, each once, in the order they were asked for.
+    pub partitions: Vec<Partition>,
+    /// Values of those that were not looked at, because the store had no time for them or the others are enough for an
+    /// answer; ask again.
+    pub unread: Vec<Vec<String>>,
+}
+
+/// Those of the wanted partitions that exist, up to about [`ANSWER_MAX_BYTES`] of them. Always gets on: it answers at
+/// least one partition if any of them exists and can be read.
+///
+/// # Errors
+/// The store's, if it had time for nothing.
+pub async fn get_many(
+    ports: &Ports,
+    table: &TableRef,
+    wanted: &[Vec<String>],
+) -> Result<FoundPartitions, CatalogError> {
     let mut seen = HashSet::new();
-    let keys: Vec<Key> =
-        wanted.iter().filter(|values| seen.insert(*values)).map(|values| item::key(table, values)).collect();
-    let batches: Vec<Vec<Key>> = keys.chunks(BATCH_GET_MAX_KEYS).map(<[Key]>::to_vec).collect();
-    let reads = batches.into_iter().map(|batch| async move {
-        get_every(ports.items.as_ref(), ports.clock.as_ref(), &batch, Consistency::Strong).await
-    });
-    let found: Vec<BTreeMap<Key, Item>> = futures::stream::iter(reads).buffered(BATCHES_AT_ONCE).try_collect().await?;
-    let mut found: BTreeMap<Key, Item> = found.into_iter().flatten().collect();
-    let mut stored = Vec::with_capacity(found.len());
-    for key in &keys {
-        if let Some(item) = found.remove(key) {
-            stored.push(item::decode(&item)?);
+    let wanted: Vec<&Vec<String>> = wanted.iter().filter(|values| seen.insert(*values)).collect();
+    let batches: Vec<Vec<Vec<String>>> =
+        wanted.chunks(BATCH_GET_MAX_KEYS).map(|batch| batch.iter().map(|values| (*values).clone()).collect()).collect();
+    let reads = batches.into_iter().map(|batch| read_batch(ports, table, batch));
+    let mut reads = futures::stream::iter(reads).buffered(BATCHES_AT_ONCE);
+    let (mut stored, mut unread, mut trouble) = (Vec::new(), Vec::new(), None);
+    let (mut size_bytes, mut looked_at) = (0, 0);
+    while let Some(batch) = reads.next().await {
+        let batch = batch?;
+        trouble = trouble.or(batch.trouble);
+        for (values, state) in batch.states {
+            looked_at += 1;
+            match state {
+                State::Absent => {}
+                State::Present(item) if size_bytes < ANSWER_MAX_BYTES => {
+                    size_bytes += item::size_bytes(&item);
+                    stored.push(item::decode(&item)?);
+                }
+                State::Present(_) | State::Unread => unread.push(values),
+            }
+        }
+        if size_bytes >= ANSWER_MAX_BYTES {
+            break;
         }
     }
-    complete(ports, &table.table_id, stored, ColumnSchema::Include).await
+    unread.extend(wanted.iter().skip(looked_at).map(|values| (*values).clone()));
+    match trouble {
+        Some(error) if stored.is_empty() => Err(error.into()),
+        _ => {
+            let partitions = complete(ports, &table.table_id, stored, ColumnSchema::Include).await?;
+            Ok(FoundPartitions { partitions, unread })
+        }
+    }
+}
+
+enum State {
+    Present(Item),
+    Absent,
+    Unread,
+}
+
+struct Batch {
+    states: Vec<(Vec<String>, State)>,
+    /// Why some are unread.
+    trouble: Option<StoreError>,
+}
+
+/// Looks for up to [`BATCH_GET_MAX_KEYS`] partitions, first in the current epoch.
+async fn read_batch(ports: &Ports, table: &TableRef, wanted: Vec<Vec<String>>) -> Result<Batch, CatalogError> {
+    let mut epochs = vec![current_epoch(table)];
+    epochs.extend(older_epochs(table));
+    if epochs.len() > 1 {
+        // As for a single one: the worker moves partitions to the current epoch meanwhile.
+        epochs.push(current_epoch(table));
+    }
+    let mut states: Vec<(Vec<String>, State)> = wanted.into_iter().map(|values| (values, State::Absent)).collect();
+    let mut trouble = None;
+    for epoch in epochs {
+        let missing = states.iter().filter(|(_, state)| matches!(state, State::Absent));
+        let keys: Vec<Key> = missing.map(|(values, _)| key_in(table, epoch, values)).collect();
+        let mut read = get_patiently(ports, keys).await?;
+        trouble = trouble.or(read.trouble);
+        for (values, state) in states.iter_mut().filter(|(_, state)| matches!(state, State::Absent)) {
+            let key = key_in(table, epoch, values);
+            if let Some(item) = read.found.remove(&key) {
+                *state = State::Present(item);
+            } else if read.left.contains(&key) {
+                *state = State::Unread;
+            }
+        }
+    }
+    Ok(Batch { states, trouble })
 }

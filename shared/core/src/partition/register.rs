@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::create::{PartitionInput, WRITES_AT_ONCE, create_many};
+use super::batch::WRITES_AT_ONCE;
+use super::create::{PartitionInput, Rules, create_every};
 use crate::catalog::tables::read_definition;
 use crate::catalog::{CatalogError, TableRef};
 use crate::ports::Ports;
@@ -32,7 +33,7 @@ pub struct Registered {
 /// [`CatalogError::TableNotFound`] if the table is gone; the first partition that could not be written. Those written
 /// before stay: call again.
 pub async fn register(ports: &Ports, table: &TableRef, new: Vec<NewPartition>) -> Result<Registered, CatalogError> {
-    let definition = read_definition(ports.items.as_ref(), &table.table_id).await?;
+    let definition = read_definition(ports, &table.table_id).await?;
     let definition = definition.ok_or_else(|| CatalogError::TableNotFound(table.name.clone()))?;
     let descriptor = definition.storage_descriptor().cloned().unwrap_or_default();
     let inputs: Vec<PartitionInput> = new
@@ -49,7 +50,7 @@ pub async fn register(ports: &Ports, table: &TableRef, new: Vec<NewPartition>) -
         .collect();
     let mut registered = Registered::default();
     for batch in inputs.chunks(WRITES_AT_ONCE * 4) {
-        for answer in create_many(ports, table, batch.to_vec()).await {
+        for answer in create_every(ports, Rules::without_limit(), table, batch.to_vec()).await {
             match answer {
                 Ok(()) => registered.created += 1,
                 Err(CatalogError::PartitionExists) => registered.existing += 1,

@@ -39,7 +39,7 @@ fn parameters(definition: &TableDefinition) -> BTreeMap<String, String> {
 #[async_trait]
 impl TableDirectory for CatalogDirectory {
     async fn table(&self, database: &str, table: &str) -> Result<Option<TableEntry>, DirectoryError> {
-        let found = get_table(self.ports.items.as_ref(), self.ports.clock.as_ref(), database, table).await;
+        let found = get_table(&self.ports, database, table).await;
         let (table, definition) = match found {
             Ok(found) => found,
             Err(CatalogError::DatabaseNotFound(_) | CatalogError::TableNotFound(_)) => return Ok(None),
@@ -69,7 +69,7 @@ impl TableDirectory for CatalogDirectory {
             }
             let parameters = if one.location.contains(scope) {
                 // None: dropped this very moment.
-                let Some(definition) = read_definition(items, &one.table.table_id).await? else { continue };
+                let Some(definition) = read_definition(&self.ports, &one.table.table_id).await? else { continue };
                 parameters(&definition)
             } else {
                 BTreeMap::new()

@@ -24,7 +24,7 @@ pub(in crate::glue) async fn create_database(app: &App, input: Value) -> Result<
 
 pub(in crate::glue) async fn get_database(app: &App, input: Value) -> Result<Value, GlueException> {
     let input = members(input);
-    let database = catalog::get_database(app.ports.items.as_ref(), input.required("Name")?).await?;
+    let database = catalog::get_database(&app.ports, input.required("Name")?).await?;
     Ok(json!({ "Database": render::database(&database, &app.settings.account_id) }))
 }
 
@@ -37,8 +37,7 @@ pub(in crate::glue) async fn get_databases(app: &App, input: Value) -> Result<Va
     let scope = Scope(&["GetDatabases"]);
     let after = name_position(app, &input, &scope).await?;
     let limit = page_size(&input, PAGE_MAX);
-    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
-    let (databases, mut next) = catalog::list_databases(items, clock, after, limit).await?;
+    let (databases, mut next) = catalog::list_databases(&app.ports, after, limit).await?;
     let mut shown = Sized::default();
     let mut last: Option<String> = None;
     for database in &databases {

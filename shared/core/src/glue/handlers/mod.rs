@@ -1,7 +1,9 @@
 //! Handlers of operations: checked input to typed call, typed answer to output.
 
 pub(super) mod databases;
+pub(super) mod indexes;
 pub(super) mod partitions;
+pub(super) mod statistics;
 pub(super) mod tables;
 
 use serde_json::{Map, Value};

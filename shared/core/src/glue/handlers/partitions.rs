@@ -5,15 +5,16 @@ use serde_json::{Value, json};
 use super::super::GlueException;
 use super::super::input::{Members, Read};
 use super::super::render::{self, Sized};
+use super::super::wire::EXPECTED_REVISION;
 use super::{add_token, members, page_size, position, refuse_the_past};
 use crate::catalog::tables::find_table;
-use crate::catalog::{CatalogError, Scope, TableRef};
-use crate::partition::{self, ColumnSchema, Listing, PartitionInput, Segment};
+use crate::catalog::{CatalogError, Revision, Scope, TableRef, escaped_len};
+use crate::partition::{self, ColumnSchema, Listing, PartitionInput, PartitionUpdate, Segment};
 use crate::ports::App;
 
 const PAGE_MAX: usize = 1000;
 
-async fn table_of(app: &App, input: &Members) -> Result<TableRef, GlueException> {
+pub(super) async fn table_of(app: &App, input: &Members) -> Result<TableRef, GlueException> {
     let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
     Ok(find_table(items, clock, input.required("DatabaseName")?, input.required("TableName")?).await?)
 }
@@ -33,7 +34,7 @@ pub(in crate::glue) async fn create_partition(app: &App, input: Value) -> Result
     let mut input = members(input);
     let table = table_of(app, &input).await?;
     let given = input.remove("PartitionInput").map(members).unwrap_or_default();
-    partition::create(&app.ports, &table, PartitionInput::from_json(given)).await?;
+    partition::create(&app.ports, &app.settings, &table, PartitionInput::from_json(given)).await?;
     Ok(json!({}))
 }
 
@@ -42,13 +43,45 @@ pub(in crate::glue) async fn batch_create_partition(app: &App, input: Value) -> 
     let table = table_of(app, &input).await?;
     let entries = inputs(input.remove("PartitionInputList"));
     let values: Vec<Vec<String>> = entries.iter().map(|entry| entry.values.clone()).collect();
-    let answers = partition::create_many(&app.ports, &table, entries).await;
-    Ok(json!({ "Errors": errors(&values, answers) }))
+    let answers = partition::create_many(&app.ports, &app.settings, &table, entries).await;
+    Ok(json!({ "Errors": errors("PartitionValues", &values, answers) }))
 }
 
-fn errors(values: &[Vec<String>], answers: Vec<Result<(), CatalogError>>) -> Vec<Value> {
+fn errors(member: &str, values: &[Vec<String>], answers: Vec<Result<(), CatalogError>>) -> Vec<Value> {
     let failed = values.iter().zip(answers).filter_map(|(values, answer)| Some((values, answer.err()?)));
-    failed.map(|(values, error)| render::partition_error("PartitionValues", values, error)).collect()
+    failed.map(|(values, error)| render::partition_error(member, values, error)).collect()
+}
+
+/// The revision that the caller says it read.
+fn expected_revision(input: &Members) -> Option<Revision> {
+    input.text(EXPECTED_REVISION).map(Revision::from_text)
+}
+
+fn update_of(mut entry: Members) -> PartitionUpdate {
+    let values = entry.texts("PartitionValueList");
+    let input = entry.remove("PartitionInput").map(members).unwrap_or_default();
+    PartitionUpdate { values, input: PartitionInput::from_json(input) }
+}
+
+pub(in crate::glue) async fn update_partition(app: &App, input: Value) -> Result<Value, GlueException> {
+    let input = members(input);
+    let table = table_of(app, &input).await?;
+    let expected = expected_revision(&input);
+    partition::update(&app.ports, &app.settings, &table, update_of(input), expected.as_ref()).await?;
+    Ok(json!({}))
+}
+
+pub(in crate::glue) async fn batch_update_partition(app: &App, input: Value) -> Result<Value, GlueException> {
+    let mut input = members(input);
+    let table = table_of(app, &input).await?;
+    let entries = match input.remove("Entries") {
+        Some(Value::Array(entries)) => entries,
+        _ => Vec::new(),
+    };
+    let updates: Vec<PartitionUpdate> = entries.into_iter().map(members).map(update_of).collect();
+    let values: Vec<Vec<String>> = updates.iter().map(|update| update.values.clone()).collect();
+    let answers = partition::update_many(&app.ports, &app.settings, &table, updates).await;
+    Ok(json!({ "Errors": errors("PartitionValueList", &values, answers) }))
 }
 
 pub(in crate::glue) async fn get_partition(app: &App, input: Value) -> Result<Value, GlueException> {
@@ -58,20 +91,38 @@ pub(in crate::glue) async fn get_partition(app: &App, input: Value) -> Result<Va
     Ok(json!({ "Partition": render::partition(&table, found, &app.settings.account_id) }))
 }
 
+/// What the keys of a batch get may take in an answer that has nothing but keys to ask again and one partition.
+const KEYS_MAX_BYTES: usize = 1_500_000;
+
+/// Values as an entry of a list, with the size of it in an answer.
+fn value_list(values: &[String]) -> (Value, usize) {
+    let entry = json!({ "Values": values });
+    let size_bytes = escaped_len(&entry.to_string()) + 1;
+    (entry, size_bytes)
+}
+
 pub(in crate::glue) async fn batch_get_partition(app: &App, input: Value) -> Result<Value, GlueException> {
     let input = members(input);
     let table = table_of(app, &input).await?;
     let wanted = value_lists(&input, "PartitionsToGet");
+    let keys_bytes: usize = wanted.iter().map(|values| value_list(values).1).sum();
+    if keys_bytes > KEYS_MAX_BYTES {
+        let text = format!(
+            "PartitionsToGet takes {keys_bytes} bytes; more than {KEYS_MAX_BYTES} cannot be answered at once: ask for fewer partitions."
+        );
+        return Err(GlueException::invalid_input(text));
+    }
     let found = partition::get_many(&app.ports, &table, &wanted).await?;
-    let mut shown = Sized::default();
-    let mut unread = Vec::new();
-    for partition in found {
+    let mut shown = Sized::beside(keys_bytes);
+    let mut unread: Vec<Value> = Vec::new();
+    for partition in found.partitions {
         let values = partition.values().to_vec();
         // Once one did not fit, none of the rest is shown, so that the order of the request holds over all rounds.
         if !unread.is_empty() || !shown.push(render::partition(&table, partition, &app.settings.account_id)) {
-            unread.push(json!({ "Values": values }));
+            unread.push(value_list(&values).0);
         }
     }
+    unread.extend(found.unread.iter().map(|values| value_list(values).0));
     Ok(json!({ "Partitions": shown.into_entries(), "UnprocessedKeys": unread }))
 }
 
@@ -124,7 +175,9 @@ pub(in crate::glue) async fn get_partitions(app: &App, input: Value) -> Result<V
 pub(in crate::glue) async fn delete_partition(app: &App, input: Value) -> Result<Value, GlueException> {
     let input = members(input);
     let table = table_of(app, &input).await?;
-    partition::delete(&app.ports, &table, &input.texts("PartitionValues")).await?;
+    let expected = expected_revision(&input);
+    let values = input.texts("PartitionValues");
+    partition::delete(&app.ports, &app.settings, &table, &values, expected.as_ref()).await?;
     Ok(json!({}))
 }
 
@@ -133,6 +186,7 @@ pub(in crate::glue) async fn batch_delete_partition(app: &App, input: Value) -> 
     let input = members(input);
     let table = table_of(app, &input).await?;
     let entries = value_lists(&input, "PartitionsToDelete");
-    let errors = errors(&entries, partition::delete_many(&app.ports, &table, entries.clone()).await);
+    let answers = partition::delete_many(&app.ports, &app.settings, &table, entries.clone()).await;
+    let errors = errors("PartitionValues", &entries, answers);
     Ok(if errors.is_empty() { json!({}) } else { json!({ "Errors": errors }) })
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::super::GlueException;
 use super::super::input::{Members, Read};
 use super::super::render::{self, Sized};
+use super::indexes::new_indexes;
 use super::{add_token, members, name_position, page_size, refuse_the_past};
 use crate::catalog::tables::{self, NamePattern};
 use crate::catalog::{Scope, fold};
@@ -44,19 +45,18 @@ fn mark_iceberg(input: &Members, table: &mut Members) -> Result<(), GlueExceptio
 pub(in crate::glue) async fn create_table(app: &App, input: Value) -> Result<Value, GlueException> {
     let mut input = members(input);
     input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
-    input.refuse(&["PartitionIndexes"], "create the table without; listings do not depend on indexes")?;
+    let indexes = new_indexes(&input)?;
     let mut table = table_input(&mut input)?;
     mark_iceberg(&input, &mut table)?;
-    tables::create_table(&app.ports, input.required("DatabaseName")?, table).await?;
+    tables::create_indexed_table(&app.ports, input.required("DatabaseName")?, table, &indexes).await?;
     Ok(json!({}))
 }
 
 pub(in crate::glue) async fn get_table(app: &App, input: Value) -> Result<Value, GlueException> {
     let input = members(input);
     refuse_the_past(&input)?;
-    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
     let (database, name) = (input.required("DatabaseName")?, input.required("Name")?);
-    let (table, definition) = tables::get_table(items, clock, database, name).await?;
+    let (table, definition) = tables::get_table(&app.ports, database, name).await?;
     Ok(json!({ "Table": attributes(&input, render::table(&table, &definition, &app.settings.account_id))? }))
 }
 
@@ -86,9 +86,8 @@ pub(in crate::glue) async fn get_tables(app: &App, input: Value) -> Result<Value
     let folded = fold(database);
     let scope = Scope(&["GetTables", &folded, expression.unwrap_or_default()]);
     let after = name_position(app, &input, &scope).await?;
-    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
     let limit = page_size(&input, PAGE_MAX);
-    let page = tables::list_tables(items, clock, database, pattern.as_ref(), after, limit).await?;
+    let page = tables::list_tables(&app.ports, database, pattern.as_ref(), after, limit).await?;
     let mut next = page.next;
     let mut shown = Sized::default();
     let mut last: Option<String> = None;
@@ -121,12 +120,4 @@ pub(in crate::glue) async fn delete_table(app: &App, input: Value) -> Result<Val
     input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
     tables::drop_table(&app.ports, input.required("DatabaseName")?, input.required("Name")?).await?;
     Ok(json!({}))
-}
-
-/// There are no indexes; clients ask after every table they create.
-pub(in crate::glue) async fn get_partition_indexes(app: &App, input: Value) -> Result<Value, GlueException> {
-    let input = members(input);
-    let (items, clock) = (app.ports.items.as_ref(), app.ports.clock.as_ref());
-    tables::find_table(items, clock, input.required("DatabaseName")?, input.required("TableName")?).await?;
-    Ok(json!({ "PartitionIndexDescriptorList": [] }))
 }

@@ -48,10 +48,20 @@ async fn partitions_cost_what_they_should() {
     let keys: Vec<Value> = (100..350).map(|n| json!({ "Values": [n.to_string()] })).collect();
     let batch = in_table(json!({ "PartitionsToGet": keys }));
     assert_eq!(requests(cost(&wire, "BatchGetPartition", batch).await), [1 + 3, 0, 0, 0, 0, 0]);
-    assert_eq!(requests(cost(&wire, "DeletePartition", get).await), [1, 0, 0, 0, 1, 0]);
+    let update = in_table(json!({ "PartitionValueList": ["1"], "PartitionInput": partition_input(&["1"]) }));
+    let usage = cost(&wire, "UpdatePartition", update).await;
+    assert_eq!(requests(usage), [1, 1, 0, 0, 0, 1]);
+    assert_eq!((usage.read_half_units, usage.write_units), (4 + 2, 2 * 2), "partition and history");
+    let usage = cost(&wire, "DeletePartition", get).await;
+    assert_eq!(requests(usage), [1, 1, 0, 0, 0, 1]);
+    assert_eq!((usage.read_half_units, usage.write_units), (4 + 2, 2 * 2));
     let doomed: Vec<Value> = (100..125).map(|n| json!({ "Values": [n.to_string()] })).collect();
     let delete = in_table(json!({ "PartitionsToDelete": doomed }));
-    assert_eq!(requests(cost(&wire, "BatchDeletePartition", delete).await), [1, 0, 0, 0, 25, 0]);
+    assert_eq!(requests(cost(&wire, "BatchDeletePartition", delete).await), [1 + 1, 0, 0, 0, 0, 25]);
+    let entry = |n: usize| json!({ "PartitionValueList": [n.to_string()], "PartitionInput": partition_input(&[&n.to_string()]) });
+    let entries: Vec<Value> = (125..200).map(entry).collect();
+    let update = in_table(json!({ "Entries": entries }));
+    assert_eq!(requests(cost(&wire, "BatchUpdatePartition", update).await), [1 + 1, 0, 0, 0, 0, 75]);
 }
 
 #[tokio::test]

@@ -10,16 +10,16 @@ use crate::ports::Deadline;
 use crate::store::{Key, QueueName, Table};
 
 impl Wire {
-    fn soon(&self) -> Deadline {
+    pub(super) fn soon(&self) -> Deadline {
         Deadline::in_ms(self.app.ports.clock.as_ref(), 60_000)
     }
 
-    async fn work(&self, message: &str) -> Outcome {
+    pub(super) async fn work(&self, message: &str) -> Outcome {
         purge::carry_out(&self.app.ports, &CatalogWork::parse(message).unwrap(), self.soon()).await.unwrap()
     }
 
     /// Works until the queue is empty, as late as messages asked for.
-    async fn work_off(&self) -> Vec<Outcome> {
+    pub(super) async fn work_off(&self) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         while let Some(message) = self.world.queue.take(QueueName::CatalogWork) {
             let outcome = self.work(&message).await;
@@ -63,7 +63,7 @@ async fn what_a_late_writer_adds_is_removed_by_the_next_pass() {
     assert_eq!(wire.work(&message).await, Outcome::Continued, "too early to be the last pass");
     // A request that resolved the table before the drop.
     let late = crate::partition::PartitionInput { values: vec!["7".to_owned()], ..Default::default() };
-    crate::partition::create(&wire.app.ports, &table, late).await.unwrap();
+    crate::partition::create(&wire.app.ports, &wire.app.settings, &table, late).await.unwrap();
     wire.world.clock.advance_ms(LONGEST_FUNCTION_MS);
     assert_eq!(wire.work_off().await, [Outcome::Continued, Outcome::Done]);
     assert!(wire.left().iter().all(|key| key.table != Table::Partitions));
@@ -130,7 +130,7 @@ async fn lost_messages_are_found_by_their_tombstones() {
     wire.ok("DeleteDatabase", json!({ "Name": "d" })).await;
     wire.world.queue.take(QueueName::CatalogWork).unwrap();
     for _ in 0..10 {
-        for work in purge::list_work(&*wire.world.items).await.unwrap() {
+        for work in purge::list_work(&*wire.world.items, &*wire.world.clock).await.unwrap() {
             purge::carry_out(&wire.app.ports, &work, wire.soon()).await.unwrap();
         }
         while wire.world.queue.take(QueueName::CatalogWork).is_some() {}

@@ -103,11 +103,6 @@ async fn what_is_not_served_is_refused_by_name() {
         ("DeleteTable", json!({ "DatabaseName": "d", "Name": "t", "TransactionId": "x" }), "TransactionId"),
         (
             "CreateTable",
-            table(json!({ "PartitionIndexes": [{ "Keys": ["a"], "IndexName": "i" }] })),
-            "PartitionIndexes",
-        ),
-        (
-            "CreateTable",
             table(json!({ "TableInput": { "Name": "link", "TargetTable": { "DatabaseName": "d", "Name": "t" } } })),
             "TargetTable",
         ),

@@ -3,12 +3,18 @@
 mod concurrency;
 mod counts;
 mod drops;
+mod epoch_model;
+mod epochs;
 mod errors;
 mod faults;
+mod indexes;
 mod malformed;
 mod paging;
 mod partitions;
+mod statistics;
 mod tables;
+mod throttling;
+mod updates;
 
 use serde_json::{Value, json};
 

@@ -15,7 +15,7 @@ pub use queue::MemoryQueue;
 use std::sync::Arc;
 
 use super::SequentialIds;
-use crate::ports::Ports;
+use crate::ports::{Ports, Settings};
 
 /// Every port in memory, with handles to look inside.
 #[derive(Clone)]
@@ -48,6 +48,7 @@ impl MemoryWorld {
             queue: queue.clone(),
             clock: clock.clone(),
             ids: Arc::new(SequentialIds::default()),
+            bodies: Settings::default().bodies,
         };
         Self { items, objects, queue, clock, faults, ports }
     }

@@ -147,6 +147,7 @@ impl<'a> Attempt<'a> {
         }
         let mut protected = neighbours.inside.clone();
         protected.push(self.app.settings.reports.clone());
+        protected.push(self.app.settings.bodies.clone());
         let mut known = Knowledge {
             names: first(&sources)?.names(),
             // Tables that share the place may write here as well: the longest of their retentions.

@@ -1,0 +1,67 @@
+//! Small notes on the head of a table: things that every operation should know without another read.
+
+use super::table_head_item::{self, TableRef};
+use super::writes::{Refused, put};
+use super::{CatalogError, Revision};
+use crate::ports::Ports;
+use crate::store::Condition;
+
+const ROUNDS: u32 = 8;
+/// An estimate is worth less patience than a fact.
+const ROUNDS_FOR_ESTIMATES: u32 = 2;
+
+/// Notes that statistics of a table or its partitions are kept, unless it is noted already. One put, which leaves the
+/// table's version alone.
+///
+/// # Errors
+/// [`CatalogError::TableNotFound`] if the table is gone; [`CatalogError::Contended`].
+pub(crate) async fn note_statistics(ports: &Ports, table: &TableRef) -> Result<(), CatalogError> {
+    let mut current = table.clone();
+    for _ in 0..ROUNDS {
+        if current.has_statistics {
+            return Ok(());
+        }
+        // A new revision: whoever read the head before must not write it back without the note.
+        let next = TableRef { has_statistics: true, revision: Revision::fresh(ports.ids.as_ref()), ..current.clone() };
+        match replace(ports, &current, &next).await? {
+            None => return Ok(()),
+            Some(other) => current = other,
+        }
+    }
+    Err(CatalogError::Contended(format!("Table {}", table.name)))
+}
+
+/// Adds to the estimate of a table's partitions; one put. `false` if others change the table right now: nothing is
+/// added.
+///
+/// # Errors
+/// [`CatalogError::TableNotFound`] if the table is gone.
+pub(crate) async fn add_to_estimate(ports: &Ports, table: &TableRef, change: i64) -> Result<bool, CatalogError> {
+    let mut current = table.clone();
+    for _ in 0..ROUNDS_FOR_ESTIMATES {
+        let estimate = current.approximate_partitions.saturating_add(change).max(0);
+        // The revision stays, since an estimate should stand in nobody's way. Two that are written at once count as one.
+        let next = TableRef { approximate_partitions: estimate, ..current.clone() };
+        match replace(ports, &current, &next).await? {
+            None => return Ok(true),
+            Some(other) => current = other,
+        }
+    }
+    Ok(false)
+}
+
+/// Replaces the head if it is still the one that was read; else answers the one that is there.
+async fn replace(ports: &Ports, read: &TableRef, next: &TableRef) -> Result<Option<TableRef>, CatalogError> {
+    let key = table_head_item::key(&read.database, &read.name);
+    let condition = Condition::equals("revision", read.revision.as_str());
+    let gone = || CatalogError::TableNotFound(read.name.clone());
+    match put(ports, &key, &table_head_item::encode(next), &condition).await {
+        Ok(()) => Ok(None),
+        Err(Refused::Condition(Some(item))) => {
+            let found = table_head_item::decode(&read.database, &read.name, &item)?;
+            if found.table_id == read.table_id { Ok(Some(found)) } else { Err(gone()) }
+        }
+        Err(Refused::Condition(None)) => Err(gone()),
+        Err(Refused::Store(error)) => Err(error.into()),
+    }
+}
