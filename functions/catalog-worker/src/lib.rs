@@ -65,7 +65,8 @@ async fn carry_out(app: &App, body: &str, deadline: Deadline) -> Result<Outcome,
 
 /// Every tombstone becomes a message, so that each piece of work has an invocation's time of its own.
 async fn queue_what_is_left(app: &App) -> Result<Value, HandlerError> {
-    let work = purge::list_work(app.ports.items.as_ref(), app.ports.clock.as_ref()).await.map_err(HandlerError::List)?;
+    let work =
+        purge::list_work(app.ports.items.as_ref(), app.ports.clock.as_ref()).await.map_err(HandlerError::List)?;
     for one in &work {
         app.ports.queue.send(QueueName::CatalogWork, one.to_message(), 0).await.map_err(HandlerError::Queue)?;
     }

@@ -153,6 +153,73 @@ async fn updates_of_a_table_are_conditional_on_its_version() {
 }
 
 #[tokio::test]
+async fn writes_of_a_partition_are_conditional_on_its_revision() {
+    let front = Front::with_data().await;
+    let address = format!("{TABLE}/partition?value=1");
+    let tag = || async {
+        let found = front.rest(&format!("GET {address}"), &[], Value::Null).await;
+        found.headers["etag"].to_str().unwrap().to_owned()
+    };
+    let (put, body) = (format!("PUT {address}"), json!({ "PartitionInput": { "Parameters": { "a": "b" } } }));
+    let first = tag().await;
+    assert_eq!(front.rest(&put, &[("if-match", &first)], body.clone()).await.status, 200);
+    let second = tag().await;
+    assert_ne!(first, second);
+    let (weak, list) = (format!("W/{second}"), format!("{first}, {second}"));
+    for (name, value, status) in [
+        ("if-match", first.as_str(), 412),
+        ("if-match", &weak, 412),
+        ("if-none-match", &second, 412),
+        ("if-none-match", "*", 412),
+        ("if-match", "zz", 422),
+        ("if-match", &list, 200),
+        ("if-none-match", &second, 200),
+        ("if-match", "*", 200),
+    ] {
+        assert_eq!(front.rest(&put, &[(name, value)], body.clone()).await.status, status, "{name}: {value}");
+    }
+    let delete = format!("DELETE {address}");
+    let stale = front.rest(&delete, &[("if-match", &second)], Value::Null).await;
+    assert_eq!((stale.status, &stale.body["__type"]), (412, &json!("ConcurrentModificationException")));
+    assert_eq!(front.rest(&delete, &[("if-match", &tag().await)], Value::Null).await.status, 204);
+    assert_eq!(front.rest(&delete, &[("if-match", "*")], Value::Null).await.status, 404);
+    assert_eq!(front.rest(&put, &[("if-match", &second)], body.clone()).await.status, 404);
+    // Values of a body other than those of the address move the partition.
+    let moved = json!({ "PartitionInput": { "Values": ["3"] } });
+    assert_eq!(front.rest(&format!("PUT {TABLE}/partition?value=2"), &[], moved.clone()).await.status, 200);
+    assert_eq!(front.rest(&format!("PUT {TABLE}/partition?value=10"), &[], moved).await.status, 409);
+}
+
+#[tokio::test]
+async fn entries_of_a_batch_state_what_was_read() {
+    let front = Front::with_data().await;
+    let revision = |value: &'static str| {
+        let front = &front;
+        async move {
+            let found = front.rest(&format!("GET {TABLE}/partition?value={value}"), &[], Value::Null).await;
+            found.body["Partition"]["Revision"].clone()
+        }
+    };
+    let (one, two) = (revision("1").await, revision("2").await);
+    let entry = |value: &str, expected: &Value| json!({ "PartitionValueList": [value], "PartitionInput": { "Values": [value] }, "ExpectedRevision": expected });
+    let entries = json!({ "Entries": [entry("1", &one), entry("2", &one), entry("10", &Value::Null)] });
+    let answer = front.rest(&format!("POST {TABLE}/batch-update-partitions"), &[], entries).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.body["Errors"].as_array().unwrap().len(), 1, "{}", answer.body);
+    assert_eq!(answer.body["Errors"][0]["PartitionValueList"], json!(["2"]));
+    assert_eq!(answer.body["Errors"][0]["ErrorDetail"]["ErrorCode"], "ConcurrentModificationException");
+    assert_ne!(revision("1").await, one);
+    assert_eq!(revision("2").await, two);
+    let entries = json!({ "PartitionsToDelete": [{ "Values": ["1"], "ExpectedRevision": one },
+        { "Values": ["2"], "ExpectedRevision": two }, { "Values": ["10"] }] });
+    let answer = front.rest(&format!("POST {TABLE}/batch-delete-partitions"), &[], entries).await;
+    assert_eq!(answer.body["Errors"].as_array().unwrap().len(), 1, "{}", answer.body);
+    assert_eq!(answer.body["Errors"][0]["PartitionValues"], json!(["1"]));
+    let listed = front.rest(&format!("GET {TABLE}/partitions"), &[], Value::Null).await;
+    assert_eq!(listed.body["Partitions"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_condition_that_would_be_ignored_is_refused() {
     let front = Front::with_data().await;
     let body = json!({ "PartitionInput": { "Values": ["7"] } });

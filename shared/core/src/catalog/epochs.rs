@@ -125,7 +125,11 @@ mod tests {
             assert_eq!(next.epoch_types.len(), keys.len());
         }
         // Of one type, and yet another order.
-        let next = plan_keys(&table(&[("a", "string"), ("b", "string")], &[]), columns(&[("b", "string"), ("a", "string")]), 7);
+        let next = plan_keys(
+            &table(&[("a", "string"), ("b", "string")], &[]),
+            columns(&[("b", "string"), ("a", "string")]),
+            7,
+        );
         assert_eq!(next.unwrap().epoch, 5);
     }
 

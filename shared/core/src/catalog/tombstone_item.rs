@@ -81,7 +81,8 @@ pub(super) fn decode(item: &Item) -> Result<Tombstone, DecodeError> {
             table_id: TableId::from_text(table_id),
             epoch: u32::try_from(item.int("epoch")?).map_err(|_| out_of_range("epoch"))?,
             shards: u16::try_from(item.int("shards")?).map_err(|_| out_of_range("shards"))?,
-            next_index: u32::try_from(item.opt_int("next_index")?.unwrap_or(0)).map_err(|_| out_of_range("next_index"))?,
+            next_index: u32::try_from(item.opt_int("next_index")?.unwrap_or(0))
+                .map_err(|_| out_of_range("next_index"))?,
         },
         None => Dropped::Database {
             database_id: DatabaseId::from_text(item.text("database_id")?),

@@ -64,9 +64,9 @@ impl CatalogWork {
             ("purge_table" | "purge_database" | "settle_table", _, _) => {
                 Err(format!("`{}` without an id", message.kind))
             }
-            (other, _, _) => Err(format!(
-                "work of kind `{other}` is not known: purge_table, purge_database and settle_table are"
-            )),
+            (other, _, _) => {
+                Err(format!("work of kind `{other}` is not known: purge_table, purge_database and settle_table are"))
+            }
         }
     }
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use super::index_item::values_of;
 use super::item::{self, Kind};
-use super::key::encode_key;
 use super::key::beginning::{beginning_len, encode_beginning, leading_alike};
+use super::key::encode_key;
 use super::list::{Listing, Merge};
 use crate::catalog::{CatalogError, OlderEpoch, TableRef};
 use crate::limits::ANSWER_MAX_BYTES;

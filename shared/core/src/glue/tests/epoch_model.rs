@@ -143,7 +143,8 @@ impl Model {
         };
         let mut all = Vec::new();
         for number in 0..total.max(1) {
-            let segment = if total == 0 { Value::Null } else { json!({ "SegmentNumber": number, "TotalSegments": total }) };
+            let segment =
+                if total == 0 { Value::Null } else { json!({ "SegmentNumber": number, "TotalSegments": total }) };
             let mut token = Value::Null;
             loop {
                 let sent = in_table(json!({ "MaxResults": page, "NextToken": token, "Segment": segment }));

@@ -93,7 +93,8 @@ async fn a_swap_of_keys_works_at_every_moment() {
 async fn partitions_move_as_they_are_with_their_history() {
     let wire = numbers(5).await;
     wire.delete(&["4"]).await;
-    let update = json!({ "PartitionValueList": ["3"], "PartitionInput": { "Values": ["3"], "Parameters": { "x": "y" } } });
+    let update =
+        json!({ "PartitionValueList": ["3"], "PartitionInput": { "Values": ["3"], "Parameters": { "x": "y" } } });
     wire.ok("UpdatePartition", in_table(update)).await;
     let before: Vec<Value> = vec![wire.get(&["1"]).await, wire.get(&["3"]).await];
     wire.change_keys(&[("n", "string")]).await;
@@ -130,7 +131,8 @@ async fn a_partition_is_one_in_all_epochs() {
     assert_eq!(wire.fails("CreatePartition", again).await.0, "AlreadyExistsException");
     wire.delete(&["1"]).await;
     wire.create(&["1"]).await;
-    let update = json!({ "PartitionValueList": ["0"], "PartitionInput": { "Values": ["0"], "Parameters": { "x": "y" } } });
+    let update =
+        json!({ "PartitionValueList": ["0"], "PartitionInput": { "Values": ["0"], "Parameters": { "x": "y" } } });
     wire.ok("UpdatePartition", in_table(update)).await;
     assert_eq!(wire.get(&["0"]).await["Parameters"], json!({ "x": "y" }));
     let moved = json!({ "PartitionValueList": ["0"], "PartitionInput": partition_input(&["5"]) });

@@ -152,7 +152,8 @@ async fn a_table_can_be_created_with_indexes() {
     let wire = Wire::new();
     wire.ok("CreateDatabase", json!({ "DatabaseInput": { "Name": "d" } })).await;
     let create = |indexes: Value| json!({ "DatabaseName": "d", "TableInput": table_input("t", &KEYS), "PartitionIndexes": indexes });
-    let four = json!([index("a", &["year"]), index("b", &["day"]), index("c", &["region"]), index("e", &["day", "year"])]);
+    let four =
+        json!([index("a", &["year"]), index("b", &["day"]), index("c", &["region"]), index("e", &["day", "year"])]);
     assert_eq!(wire.fails("CreateTable", create(four)).await.0, "ResourceNumberLimitExceededException");
     let twice = json!([index("a", &["year"]), index("A", &["day"])]);
     assert_eq!(wire.fails("CreateTable", create(twice)).await.0, "AlreadyExistsException");
