@@ -171,5 +171,14 @@ pub static ROUTES: &[Route] = &[
     post("/v1/tags", "TagResource").query(&[ARN]),
     delete("/v1/tags", "UntagResource").query(&[ARN, Query::texts("key", "TagsToRemove")]),
     // The catalog
+    get("/v1/catalogs", "GetCatalogs").query(&[
+        MAX_RESULTS,
+        NEXT_TOKEN,
+        Query::text("parent_catalog_id", "ParentCatalogId"),
+        Query::flag("recursive", "Recursive"),
+        Query::flag("include_root", "IncludeRoot"),
+        Query::flag("has_databases", "HasDatabases"),
+    ]),
+    get("/v1/catalogs/{catalog}", "GetCatalog").members(&[("catalog", "CatalogId")]),
     get("/v1/import-status", "GetCatalogImportStatus"),
 ];

@@ -58,8 +58,9 @@ fn document() -> Value {
         let at = paths.entry(route.path).or_insert_with(|| json!({}));
         at.as_object_mut().unwrap().insert(route.method.to_lowercase(), operation);
     }
-    let responses: Map<String, Value> =
+    let mut responses: Map<String, Value> =
         ERRORS.iter().map(|(status, meaning)| (format!("Error{status}"), error_response(meaning))).collect();
+    responses.insert("Error413".to_owned(), too_large());
     json!({
         "openapi": "3.1.0",
         "info": { "title": "Lakewarden catalog", "version": env!("CARGO_PKG_VERSION"), "description": ABOUT,
@@ -73,6 +74,12 @@ fn document() -> Value {
 fn error_response(meaning: &str) -> Value {
     json!({ "description": meaning, "headers": { "x-amzn-errortype": { "schema": { "type": "string" } } },
         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } } })
+}
+
+/// What API Gateway, and the laptop's gateway after it, answers by itself.
+fn too_large() -> Value {
+    json!({ "description": "The request is larger than a function can be sent: 6 MB as an event.",
+        "content": { "application/json": { "schema": { "type": "object", "properties": { "message": { "type": "string" } } } } } })
 }
 
 fn operation(route: &Route, schemas: &mut Schemas, ids: &mut HashSet<String>) -> Value {
@@ -215,7 +222,7 @@ fn responses(route: &Route, schemas: &mut Schemas) -> Value {
     if tagged {
         responses.insert("304".to_owned(), json!({ "description": "If-None-Match names what is there." }));
     }
-    for (status, _) in ERRORS {
+    for (status, _) in ERRORS.into_iter().chain(route.takes_body().then_some((413, ""))) {
         responses.insert(status.to_string(), json!({ "$ref": format!("#/components/responses/Error{status}") }));
     }
     Value::Object(responses)
