@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use lakewarden_core::ports::PartitionMoves;
 
 /// The version, and what there is to say about the whole.
 #[derive(Debug, Parser)]
@@ -57,9 +58,35 @@ pub struct ServeArgs {
     /// Account id: the default CatalogId.
     #[arg(long, value_name = "12 DIGITS", default_value = "000000000000", value_parser = account_id)]
     pub account_id: String,
+    /// How long changed and deleted partitions are remembered, in hours; 0 keeps no history.
+    #[arg(long, value_name = "HOURS", default_value_t = 168)]
+    pub history_retention_hours: u32,
+    /// What UpdatePartition with other Values does: move the partition, or refuse.
+    #[arg(long, value_enum, default_value_t)]
+    pub partition_moves: Moves,
+    /// Partitions of one table, about.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_partitions_per_table: u64,
     /// Also write the endpoints and the key pair to this file, as JSON, once everything answers.
     #[arg(long, value_name = "FILE")]
     pub endpoints_file: Option<PathBuf>,
+}
+
+/// See `PartitionMoves`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Moves {
+    #[default]
+    Allow,
+    Refuse,
+}
+
+impl From<Moves> for PartitionMoves {
+    fn from(moves: Moves) -> Self {
+        match moves {
+            Moves::Allow => Self::Allow,
+            Moves::Refuse => Self::Refuse,
+        }
+    }
 }
 
 impl ServeArgs {

@@ -320,6 +320,9 @@ async fn build_app(args: &ServeArgs, endpoints: &Endpoints, clock: Arc<LocalCloc
         account_id: args.account_id.clone(),
         region: REGION.to_owned(),
         reports: Location::new("lakewarden-reports", "sweeps"),
+        history_retention_ms: i64::from(args.history_retention_hours) * 60 * 60 * 1000,
+        partition_moves: args.partition_moves.into(),
+        max_partitions_per_table: args.max_partitions_per_table,
         ..Settings::default()
     };
     let parts = AwsParts {

@@ -13,7 +13,7 @@ use lakewarden_core::store::{Clock, ObjectError, PutOptions};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::cli::ServeArgs;
+use crate::cli::{Moves, ServeArgs};
 use crate::client::{ClientError, GatewayClient};
 use crate::system::{StartError, System};
 use data::{DataError, Day, TempMax};
@@ -51,6 +51,9 @@ pub async fn run() -> Result<(), DemoError> {
         dynamodb_port: 0,
         sqs_port: 0,
         account_id: "000000000000".to_owned(),
+        history_retention_hours: 168,
+        partition_moves: Moves::default(),
+        max_partitions_per_table: 20_000_000,
         endpoints_file: None,
     };
     let system = System::start(&args).await?;

@@ -51,14 +51,14 @@ pub struct Settings {
     pub default_isolation: IsolationLevel,
     /// Where reports of sweeps are written; lies outside every table.
     pub reports: Location,
+    /// Where definitions lie that are too large for an item of DynamoDB; lies outside every table. By default in the
+    /// bucket of the reports.
+    pub bodies: Location,
     /// How long changed and deleted partitions can still be read as of a moment before; 0 keeps none.
     pub history_retention_ms: i64,
     pub partition_moves: PartitionMoves,
     /// Partitions of one table, about: the count it is compared with is refreshed by batches.
     pub max_partitions_per_table: u64,
-    /// Where definitions lie that are too large for an item of DynamoDB; lies outside every table. By default in the
-    /// bucket of the reports.
-    pub bodies: Location,
 }
 
 impl Settings {

@@ -42,8 +42,13 @@ pub(super) fn decode_head(item: &Item) -> Result<DatabaseHead, DecodeError> {
     })
 }
 
+/// Partition key of everything that hangs on a database's id, its functions aside.
+pub(super) fn items_of(id: &DatabaseId) -> String {
+    format!("database#{id}")
+}
+
 pub(super) fn definition_key(id: &DatabaseId) -> Key {
-    Key::new(Table::Catalog, format!("database#{id}"), "definition")
+    Key::new(Table::Catalog, items_of(id), "definition")
 }
 
 /// What a definition is called in refusals.

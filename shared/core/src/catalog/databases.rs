@@ -1,5 +1,8 @@
 //! Create, read, list and drop databases.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
 use serde_json::{Map, Value as Json};
 
 use super::body::cut_to_answer;
@@ -8,15 +11,16 @@ use super::database_item::{
     encode_head, head_key,
 };
 use super::names::{can_exist, fold};
+use super::rounds::{Rounds, lost_to_others};
 use super::spill::{Owner, forget_body, load_body, load_each, store_body};
+use super::tables::put;
+use super::tags::{check_tags, write_first};
 use super::tombstone_item::{self, Dropped, Tombstone};
 use super::work::{self, CatalogWork};
 use super::writes::{Cancelled, transact};
 use super::{CatalogError, DatabaseId, Revision};
 use crate::ports::Ports;
 use crate::store::{Condition, Consistency, Item, Query, ReadItems, Sort, SortRange, Table, Write, get_every};
-
-const ROUNDS: u32 = 5;
 
 /// A database with its definition.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +36,17 @@ pub struct Database {
 ///
 /// # Errors
 /// [`CatalogError::DatabaseExists`] for a name that is taken, in whatever case.
-pub async fn create_database(ports: &Ports, mut input: Map<String, Json>) -> Result<DatabaseId, CatalogError> {
+pub async fn create_database(ports: &Ports, input: Map<String, Json>) -> Result<DatabaseId, CatalogError> {
+    create_tagged_database(ports, input, BTreeMap::new()).await
+}
+
+/// The same with its first tags.
+pub async fn create_tagged_database(
+    ports: &Ports,
+    mut input: Map<String, Json>,
+    tags: BTreeMap<String, String>,
+) -> Result<DatabaseId, CatalogError> {
+    check_tags(&tags)?;
     let name = fold(input.get("Name").and_then(Json::as_str).unwrap_or_default());
     input.insert("Name".to_owned(), Json::String(name.clone()));
     let head = DatabaseHead {
@@ -43,10 +57,11 @@ pub async fn create_database(ports: &Ports, mut input: Map<String, Json>) -> Res
     let at_definition = definition_key(&head.database_id);
     let mut definition = encode_definition(&input)?;
     store_body(ports, Owner::Database(&head.database_id), &at_definition, &mut definition, DEFINITION).await?;
-    let writes = [
-        Write::Put { key: head_key(&name), item: encode_head(&head), condition: Condition::Absent },
-        Write::Put { key: at_definition, item: definition.clone(), condition: Condition::Absent },
+    let mut writes = vec![
+        put(head_key(&name), encode_head(&head), Condition::Absent),
+        put(at_definition, definition.clone(), Condition::Absent),
     ];
+    writes.extend(write_first(ports, &head.database_id, tags));
     match transact(ports, &writes).await {
         Ok(()) => Ok(head.database_id),
         Err(Cancelled::Conditions) => {
@@ -54,6 +69,64 @@ pub async fn create_database(ports: &Ports, mut input: Map<String, Json>) -> Res
             Err(CatalogError::DatabaseExists)
         }
         Err(Cancelled::Store(error)) => Err(error.into()),
+    }
+}
+
+/// Replaces the definition of a database. Its name and creation time stay, and so does everything in it.
+///
+/// # Errors
+/// [`CatalogError::Invalid`] when the input gives another name: databases are not renamed.
+pub async fn update_database(ports: &Ports, name: &str, mut input: Map<String, Json>) -> Result<(), CatalogError> {
+    let folded = fold(name);
+    let mut rounds = Rounds::default();
+    loop {
+        let old = find_database(ports.items.as_ref(), name).await?;
+        if input.get("Name").and_then(Json::as_str).map(fold) != Some(folded.clone()) {
+            return Err(CatalogError::Invalid("Database cannot be renamed".to_owned()));
+        }
+        input.insert("Name".to_owned(), Json::String(folded.clone()));
+        let head = DatabaseHead { revision: Revision::fresh(ports.ids.as_ref()), ..old.clone() };
+        let at_definition = definition_key(&head.database_id);
+        let mut definition = encode_definition(&input)?;
+        store_body(ports, Owner::Database(&head.database_id), &at_definition, &mut definition, DEFINITION).await?;
+        let unchanged = Condition::equals("revision", old.revision.as_str());
+        let writes =
+            [put(head_key(&folded), encode_head(&head), unchanged), put(at_definition, definition, Condition::Present)];
+        match transact(ports, &writes).await {
+            Ok(()) => return Ok(()),
+            Err(cancelled) => lost_to_others(cancelled)?,
+        }
+        if !rounds.again(ports).await {
+            return Err(CatalogError::Contended(format!("Database {name}")));
+        }
+    }
+}
+
+/// Up to `limit` heads of databases from this (folded) name on, in order of name.
+pub(super) async fn heads_from(
+    items: &dyn ReadItems,
+    from: &Bound<String>,
+    limit: usize,
+) -> Result<Vec<(String, DatabaseHead)>, CatalogError> {
+    let mut query = Query::new(Table::Catalog, DATABASES, SortRange::All);
+    match from {
+        Bound::Unbounded => {}
+        Bound::Included(name) => query.range = SortRange::AtLeast(name.as_str().into()),
+        Bound::Excluded(name) => query.start_after = Some(name.as_str().into()),
+    }
+    let mut heads = Vec::new();
+    loop {
+        query.limit = Some(limit.saturating_sub(heads.len()).max(1));
+        let page = items.query(&query).await?;
+        for (key, item) in page.items {
+            if let Sort::Text(name) = key.sk {
+                heads.push((name, decode_head(&item)?));
+            }
+        }
+        query.start_after = page.next;
+        if query.start_after.is_none() || heads.len() >= limit {
+            return Ok(heads);
+        }
     }
 }
 
@@ -129,7 +202,8 @@ pub async fn list_databases(
 
 /// Drops a database. It goes first, which makes its tables unreachable at once; the worker removes them afterwards.
 pub async fn drop_database(ports: &Ports, name: &str) -> Result<(), CatalogError> {
-    for _ in 0..ROUNDS {
+    let mut rounds = Rounds::default();
+    loop {
         let head = find_database(ports.items.as_ref(), name).await?;
         let tombstone = Tombstone {
             dropped: Dropped::Database { database_id: head.database_id.clone(), name: fold(name) },
@@ -148,11 +222,12 @@ pub async fn drop_database(ports: &Ports, name: &str) -> Result<(), CatalogError
                 work::request(ports, &CatalogWork::PurgeDatabase(head.database_id)).await;
                 return Ok(());
             }
-            Err(Cancelled::Conditions) => {}
-            Err(Cancelled::Store(error)) => return Err(error.into()),
+            Err(cancelled) => lost_to_others(cancelled)?,
+        }
+        if !rounds.again(ports).await {
+            return Err(CatalogError::Contended(format!("Database {name}")));
         }
     }
-    Err(CatalogError::Contended(format!("Database {name}")))
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ mod database_item;
 mod databases;
 mod epochs;
 mod error;
+mod function_item;
+pub mod functions;
 mod head_notes;
 mod ids;
 pub mod indexes;
@@ -18,21 +20,32 @@ mod names;
 mod page_token;
 mod process_cache;
 pub mod purge;
+mod rounds;
+pub mod search;
+mod search_terms;
 mod settle;
 mod spill;
 mod table_definition_item;
 mod table_head_item;
 mod table_listing;
+mod table_update;
 pub mod tables;
+pub mod tags;
+mod tags_item;
 mod token_key_item;
 mod tombstone_item;
+mod version_item;
+mod versions;
 mod work;
 mod work_item;
 mod writes;
 
 pub use body::escaped_len;
 pub use database_item::DatabaseHead;
-pub use databases::{Database, create_database, drop_database, find_database, get_database, list_databases};
+pub use databases::{
+    Database, create_database, create_tagged_database, drop_database, find_database, get_database, list_databases,
+    update_database,
+};
 pub use error::CatalogError;
 pub use ids::{DatabaseId, PartitionId, Revision, TableId};
 pub use names::fold;

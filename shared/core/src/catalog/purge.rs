@@ -6,6 +6,7 @@
 use futures::StreamExt;
 
 use super::database_item;
+use super::function_item;
 use super::settle::settle_table;
 use super::spill::{Owner, remove_bodies};
 use super::table_definition_item;
@@ -260,9 +261,18 @@ async fn purge_database(ports: &Ports, id: &DatabaseId, deadline: Deadline) -> R
             break;
         }
     }
+    let mut removed = dropped;
+    for pk in [database_item::items_of(id), function_item::functions_of(id)] {
+        let swept = remove_all(ports, Table::Catalog, &pk, deadline).await?;
+        removed += swept.removed;
+        if swept.stopped_early {
+            return send_on(ports, &work, 0).await;
+        }
+    }
     let bodies = remove_bodies(ports, Owner::Database(id), deadline).await?;
     if bodies.stopped_early {
         return send_on(ports, &work, 0).await;
     }
-    finish(ports, &work, &tombstone, started_ms, dropped + bodies.removed).await
+    removed += bodies.removed;
+    finish(ports, &work, &tombstone, started_ms, removed).await
 }

@@ -1,4 +1,5 @@
-//! Item: definition of a table. `catalog`, pk `table#<table id>`, sk `definition`. While it is there, the table lives.
+//! Item: definition of a table. `catalog`, pk `table#<table id>`, sk `definition`. While it is there, the table lives. It
+//! says its own version, so that one read gives both.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,8 @@ use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
 const SCHEMA_VERSION: i64 = 1;
 /// The longest bucket names that S3 ever allowed.
 const BUCKET_MAX_BYTES: usize = 255;
+/// No type that partitions can be filtered by is nearly as long; a structure may be.
+const KEY_TYPE_MAX_CHARS: usize = 1024;
 
 /// What a table's creator or last updater said of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,10 +23,14 @@ pub struct TableDefinition {
     /// A `TableInput` of the service model: known members only, column names folded.
     pub input: Map<String, Json>,
     pub updated_ms: i64,
+    /// `VersionId` of the service.
+    pub version: i64,
+    /// How many earlier versions were kept since the table's creation, deleted ones included.
+    pub(super) archived: i64,
 }
 
 impl TableDefinition {
-    /// Takes a checked `TableInput` and folds the names in it.
+    /// Takes a checked `TableInput` and folds the names in it. The first version.
     pub(super) fn new(mut input: Map<String, Json>, updated_ms: i64) -> Self {
         fold_member(&mut input, "Name");
         if let Some(Json::Array(keys)) = input.get_mut("PartitionKeys") {
@@ -34,7 +41,7 @@ impl TableDefinition {
         {
             fold_columns(columns);
         }
-        Self { input, updated_ms }
+        Self { input, updated_ms, version: 0, archived: 0 }
     }
 
     /// The table's `Parameters` that are text, which the wire guarantees for all.
@@ -72,10 +79,12 @@ impl TableDefinition {
         }
     }
 
+    /// Names and types of the partition keys as a head keeps them; very long types are cut (the definition says all).
     pub fn partition_keys(&self) -> Vec<KeyColumn> {
         let Some(Json::Array(keys)) = self.input.get("PartitionKeys") else { return Vec::new() };
         let text = |key: &Json, member: &str| key.get(member).and_then(Json::as_str).unwrap_or_default().to_owned();
-        keys.iter().map(|key| KeyColumn { name: text(key, "Name"), type_name: text(key, "Type") }).collect()
+        let cut = |text: String| text.chars().take(KEY_TYPE_MAX_CHARS).collect();
+        keys.iter().map(|key| KeyColumn { name: text(key, "Name"), type_name: cut(text(key, "Type")) }).collect()
     }
 }
 
@@ -109,13 +118,25 @@ pub(super) fn encode(definition: &TableDefinition) -> Result<Item, CatalogError>
         ("schema_version".to_owned(), Value::Int(SCHEMA_VERSION)),
         ("updated_ms".to_owned(), Value::Int(definition.updated_ms)),
     ]);
+    number(&mut item, definition.version, definition.archived);
     encode_body(&mut item, &definition.input, DEFINITION)?;
     Ok(item)
 }
 
+/// Says which version it is; the rest of an item does not depend on it.
+pub(super) fn number(item: &mut Item, version: i64, archived: i64) {
+    item.insert("version".to_owned(), Value::Int(version));
+    item.insert("archived".to_owned(), Value::Int(archived));
+}
+
 pub(super) fn decode(item: &Item) -> Result<TableDefinition, DecodeError> {
     item.check_layout(SCHEMA_VERSION)?;
-    Ok(TableDefinition { input: decode_body(item)?, updated_ms: item.int("updated_ms")? })
+    Ok(TableDefinition {
+        input: decode_body(item)?,
+        updated_ms: item.int("updated_ms")?,
+        version: item.int("version")?,
+        archived: item.int("archived")?,
+    })
 }
 
 #[cfg(test)]

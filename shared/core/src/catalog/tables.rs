@@ -3,25 +3,26 @@
 use serde_json::{Map, Value as Json};
 
 use super::database_item::{self, DatabaseHead, decode_head};
-use super::epochs::plan_keys;
 use super::indexes::{NewIndex, plan_first};
 use super::location_item::{self, LocationEntry};
 use super::names::{can_exist, fold};
+use super::rounds::{Rounds, lost_to_others};
 use super::spill::{Owner, forget_body, load_body, store_body};
 use super::table_definition_item::{self, TableDefinition};
 use super::table_head_item::{self, TableRef};
 use super::tombstone_item::{self, Dropped, Tombstone};
 use super::work::{self, CatalogWork};
-use super::writes::{Cancelled, transact};
-use super::{CatalogError, Revision, TableId, work_item};
+use super::writes::transact;
+use super::{CatalogError, Revision, TableId};
 use crate::location::Location;
 use crate::partition::KeyType;
 use crate::ports::Ports;
 use crate::store::{Clock, Condition, Consistency, Item, Key, ReadItems, Write, get_every};
 
 pub use super::table_listing::{NamePattern, TablePage, list_tables};
+pub use super::table_update::{Archive, VERSIONS_MAX, update_table};
+pub use super::versions::{VersionPage, delete_versions, get_version, list_versions};
 
-const ROUNDS: u32 = 8;
 const FIRST_EPOCH: u32 = 1;
 /// Shards of a new table: 16 lift the write ceiling of one key sixteen-fold and still make small listings cheap.
 const DEFAULT_SHARDS: u16 = 16;
@@ -89,27 +90,31 @@ pub async fn read_definition(ports: &Ports, table: &TableId) -> Result<Option<Ta
     }
 }
 
-/// The live table of this name with its definition; a strong batch get and a strong get.
+/// The live table of this name with its definition; a strong batch get and a strong get. Of an update that happens in
+/// between, the definition may say more than the head: its version is the one to show.
 pub async fn get_table(
     ports: &Ports,
     database: &str,
     table: &str,
 ) -> Result<(TableRef, TableDefinition), CatalogError> {
-    for _ in 0..ROUNDS {
+    let mut rounds = Rounds::default();
+    loop {
         let found = find_table(ports.items.as_ref(), ports.clock.as_ref(), database, table).await?;
         if let Some(definition) = read_definition(ports, &found.table_id).await? {
             return Ok((found, definition));
         }
         // Dropped, perhaps created again, between the two reads.
+        if !rounds.again(ports).await {
+            return Err(CatalogError::Contended(format!("Table {table}")));
+        }
     }
-    Err(CatalogError::Contended(format!("Table {table}")))
 }
 
-fn put(key: Key, item: Item, condition: Condition) -> Write {
+pub(super) fn put(key: Key, item: Item, condition: Condition) -> Write {
     Write::Put { key, item, condition }
 }
 
-fn put_location(table: &TableRef, location: Location) -> Write {
+pub(super) fn put_location(table: &TableRef, location: Location) -> Write {
     let entry = LocationEntry {
         location,
         database: table.database.clone(),
@@ -183,7 +188,8 @@ async fn create_as(
     let location = definition.location()?;
     let name = definition.input.get("Name").and_then(Json::as_str).unwrap_or_default().to_owned();
     let keys = definition.partition_keys();
-    for _ in 0..ROUNDS {
+    let mut rounds = Rounds::default();
+    loop {
         let heads = read_heads(ports.items.as_ref(), ports.clock.as_ref(), database, &name).await?;
         let database_id = heads.database.database_id;
         let leftover = match heads.table {
@@ -226,15 +232,20 @@ async fn create_as(
                 return Ok(table);
             }
             // Somebody was faster, or the database is gone: look again.
-            Err(Cancelled::Conditions) => {}
-            Err(Cancelled::Store(error)) => return Err(error.into()),
+            Err(cancelled) => lost_to_others(cancelled)?,
+        }
+        if !rounds.again(ports).await {
+            return Err(CatalogError::Contended(format!("Table {name}")));
         }
     }
-    Err(CatalogError::Contended(format!("Table {name}")))
 }
 
 /// The definition's item, ready to be put.
-async fn stored_definition(ports: &Ports, table: &TableId, definition: &TableDefinition) -> Result<Item, CatalogError> {
+pub(super) async fn stored_definition(
+    ports: &Ports,
+    table: &TableId,
+    definition: &TableDefinition,
+) -> Result<Item, CatalogError> {
     let key = table_definition_item::key(table);
     let mut item = table_definition_item::encode(definition)?;
     store_body(ports, Owner::Table(table), &key, &mut item, table_definition_item::DEFINITION).await?;
@@ -266,81 +277,19 @@ fn writes_to_create(
     Ok(writes)
 }
 
-/// Replaces the definition of a table; its version grows by one. Creation time, partitions and key encoding stay.
-///
-/// With `expected_version`, only if that is the current version (compared as text). This is the commit lock of Iceberg's
-/// clients: a conditional write. Without it the last writer wins.
-///
-/// # Errors
-/// [`CatalogError::TableChanged`] when `expected_version` is not the current one, and without it when others were faster
-/// again and again; nothing is written.
-pub async fn update_table(
-    ports: &Ports,
-    database: &str,
-    input: Map<String, Json>,
-    expected_version: Option<&str>,
-) -> Result<TableRef, CatalogError> {
-    let sent_name = input.get("Name").and_then(Json::as_str).unwrap_or_default().to_owned();
-    let definition = TableDefinition::new(input, ports.clock.now_ms());
-    let location = definition.location()?;
-    for _ in 0..ROUNDS {
-        let current = find_table(ports.items.as_ref(), ports.clock.as_ref(), database, &sent_name).await?;
-        if expected_version.is_some_and(|expected| expected != current.version.to_string()) {
-            return Err(CatalogError::TableChanged);
-        }
-        let Some(old) = read_definition(ports, &current.table_id).await? else { continue };
-        let next = TableRef {
-            version: current.version.saturating_add(1),
-            revision: Revision::fresh(ports.ids.as_ref()),
-            ..plan_keys(&current, definition.partition_keys(), ports.clock.now_ms())?
-        };
-        let opens_epoch = next.epoch != current.epoch;
-        let head = table_head_item::encode(&next);
-        let at_head = table_head_item::key(&next.database, &next.name);
-        super::body::check_item_size(&at_head, &head, "The list of this table's partition keys")?;
-        let mut writes = vec![
-            put(at_head, head, Condition::equals("revision", current.revision.as_str())),
-            put(
-                table_definition_item::key(&next.table_id),
-                stored_definition(ports, &next.table_id, &definition).await?,
-                Condition::Present,
-            ),
-        ];
-        let old_location = old.location().ok().flatten();
-        if old_location != location {
-            writes.extend(location.clone().map(|location| put_location(&next, location)));
-            writes.extend(old_location.map(|old| Write::Delete {
-                key: location_item::key(&old, &next.table_id),
-                condition: Condition::Always,
-            }));
-        }
-        if opens_epoch {
-            writes.push(work_item::open(ports, &next));
-        }
-        match transact(ports, &writes).await {
-            Ok(()) => {
-                if opens_epoch {
-                    work::request(ports, &CatalogWork::SettleTable(next.table_id.clone())).await;
-                }
-                return Ok(next);
-            }
-            Err(Cancelled::Conditions) => {}
-            Err(Cancelled::Store(error)) => return Err(error.into()),
-        }
-    }
-    Err(CatalogError::TableChanged)
-}
-
 /// Drops a table: head, definition and location entry in one transaction, so that it and its partitions are unreachable
 /// at once. The worker removes the partitions.
 pub async fn drop_table(ports: &Ports, database: &str, table: &str) -> Result<(), CatalogError> {
-    for _ in 0..ROUNDS {
+    let mut rounds = Rounds::default();
+    loop {
         let found = find_table(ports.items.as_ref(), ports.clock.as_ref(), database, table).await?;
         if drop_found(ports, &found).await? {
             return Ok(());
         }
+        if !rounds.again(ports).await {
+            return Err(CatalogError::Contended(format!("Table {table}")));
+        }
     }
-    Err(CatalogError::Contended(format!("Table {table}")))
 }
 
 /// Drops this very table; `false` if it changed or went meanwhile.
@@ -356,7 +305,9 @@ pub(super) async fn drop_found(ports: &Ports, table: &TableRef) -> Result<bool, 
             work::request(ports, &CatalogWork::PurgeTable(table.table_id.clone())).await;
             Ok(true)
         }
-        Err(Cancelled::Conditions) => Ok(false),
-        Err(Cancelled::Store(error)) => Err(error.into()),
+        Err(cancelled) => {
+            lost_to_others(cancelled)?;
+            Ok(false)
+        }
     }
 }

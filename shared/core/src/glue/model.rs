@@ -18,6 +18,8 @@ pub(super) enum Pattern {
     SingleLine,
     /// The same, and line ends.
     MultiLine,
+    /// Neither blanks nor symbols nor control characters.
+    LettersNumbersPunctuation,
     Regex {
         source: String,
         compiled: Regex,
@@ -30,6 +32,7 @@ impl Pattern {
         match self {
             Pattern::SingleLine => r"[\u0020-\uD7FF\uE000-\uFFFD\uD800\uDC00-\uDBFF\uDFFF\t]*",
             Pattern::MultiLine => r"[\u0020-\uD7FF\uE000-\uFFFD\uD800\uDC00-\uDBFF\uDFFF\r\n\t]*",
+            Pattern::LettersNumbersPunctuation => r"[\p{L}\p{N}\p{P}]*",
             Pattern::Regex { source, .. } => source,
         }
     }
@@ -39,8 +42,19 @@ impl Pattern {
         match self {
             Pattern::SingleLine => text.chars().all(printable),
             Pattern::MultiLine => text.chars().all(|c| printable(c) || c == '\r' || c == '\n'),
+            Pattern::LettersNumbersPunctuation => text.chars().all(|c| c.is_alphanumeric() || is_punctuation(c)),
             Pattern::Regex { compiled, .. } => compiled.is_match(text),
         }
+    }
+}
+
+/// Punctuation (not symbols) of ASCII, Latin-1, the general block and the CJK block, which is all that ids are made of.
+fn is_punctuation(c: char) -> bool {
+    match c {
+        '$' | '+' | '<'..='>' | '^' | '`' | '|' | '~' | '\u{2044}' | '\u{2052}' => false,
+        '\u{a1}' | '\u{a7}' | '\u{ab}' | '\u{b6}' | '\u{b7}' | '\u{bb}' | '\u{bf}' => true,
+        '\u{2010}'..='\u{2027}' | '\u{2030}'..='\u{205e}' | '\u{3001}'..='\u{3003}' | '\u{3008}'..='\u{3011}' => true,
+        c => c.is_ascii_punctuation(),
     }
 }
 
@@ -90,6 +104,14 @@ pub(super) struct Model {
 }
 
 impl Model {
+    /// Names of all operations.
+    #[cfg(test)]
+    pub(super) fn operations(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.operations.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
     pub(super) fn shape(&self, id: ShapeId) -> Option<&Shape> {
         self.shapes.get(id.0)
     }
@@ -185,6 +207,7 @@ fn pattern(raw: &RawShape) -> Result<Option<Pattern>, String> {
         (None, _) => None,
         (Some("single_line"), _) => Some(Pattern::SingleLine),
         (Some("multi_line"), _) => Some(Pattern::MultiLine),
+        (Some("letters_numbers_punctuation"), _) => Some(Pattern::LettersNumbersPunctuation),
         (Some("regex"), Some(source)) => {
             let compiled = Regex::new(&format!("^(?:{source})$")).map_err(|error| error.to_string())?;
             Some(Pattern::Regex { source: source.clone(), compiled })

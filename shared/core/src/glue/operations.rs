@@ -4,7 +4,9 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::GlueException;
-use super::handlers::{databases, indexes, partitions, statistics, tables};
+use super::handlers::{
+    catalogs, databases, functions, indexes, partitions, search, statistics, tables, tags, versions,
+};
 use crate::ports::App;
 use crate::sweep::optimizer as optimizers;
 
@@ -35,6 +37,7 @@ pub static OPERATIONS: &[Operation] = &[
     operation!("CreateDatabase", databases::create_database),
     operation!("GetDatabase", databases::get_database),
     operation!("GetDatabases", databases::get_databases),
+    operation!("UpdateDatabase", databases::update_database),
     operation!("DeleteDatabase", databases::delete_database),
     // Tables
     operation!("CreateTable", tables::create_table),
@@ -42,6 +45,13 @@ pub static OPERATIONS: &[Operation] = &[
     operation!("GetTables", tables::get_tables),
     operation!("UpdateTable", tables::update_table),
     operation!("DeleteTable", tables::delete_table),
+    operation!("BatchDeleteTable", tables::batch_delete_table),
+    operation!("SearchTables", search::search),
+    // Versions of tables
+    operation!("GetTableVersion", versions::get_table_version),
+    operation!("GetTableVersions", versions::get_table_versions),
+    operation!("DeleteTableVersion", versions::delete_table_version),
+    operation!("BatchDeleteTableVersion", versions::batch_delete_table_version),
     // Partition indexes
     operation!("CreatePartitionIndex", indexes::create_partition_index),
     operation!("GetPartitionIndexes", indexes::get_partition_indexes),
@@ -63,6 +73,20 @@ pub static OPERATIONS: &[Operation] = &[
     operation!("GetColumnStatisticsForTable", statistics::get_for_table),
     operation!("UpdateColumnStatisticsForTable", statistics::update_for_table),
     operation!("DeleteColumnStatisticsForTable", statistics::delete_for_table),
+    // User-defined functions
+    operation!("CreateUserDefinedFunction", functions::create_function),
+    operation!("GetUserDefinedFunction", functions::get_function),
+    operation!("GetUserDefinedFunctions", functions::get_functions),
+    operation!("UpdateUserDefinedFunction", functions::update_function),
+    operation!("DeleteUserDefinedFunction", functions::delete_function),
+    // Tags
+    operation!("GetTags", tags::get_tags),
+    operation!("TagResource", tags::tag_resource),
+    operation!("UntagResource", tags::untag_resource),
+    // The catalog itself
+    operation!("GetCatalog", catalogs::get_catalog),
+    operation!("GetCatalogs", catalogs::get_catalogs),
+    operation!("GetCatalogImportStatus", catalogs::get_catalog_import_status),
     // Table optimizers
     operation!("CreateTableOptimizer", optimizers::create_table_optimizer),
     operation!("GetTableOptimizer", optimizers::get_table_optimizer),

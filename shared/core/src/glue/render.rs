@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::GlueException;
+use crate::catalog::functions::Function;
 use crate::catalog::{CatalogError, Database, TableDefinition, TableRef, escaped_len};
 use crate::limits::ANSWER_MAX_BYTES;
 use crate::partition::{ColumnSchema, Partition, fill_defaults};
@@ -59,7 +60,18 @@ pub(super) fn table(table: &TableRef, definition: &TableDefinition, catalog_id: 
     shown.entry("Parameters").or_insert(json!({}));
     insert(&mut shown, "IsRegisteredWithLakeFormation", false);
     insert(&mut shown, "CatalogId", catalog_id);
-    insert(&mut shown, "VersionId", table.version.to_string());
+    // The definition's own: the head may have been read before an update.
+    insert(&mut shown, "VersionId", definition.version.to_string());
+    Json::Object(shown)
+}
+
+pub(super) fn function(function: Function, catalog_id: &str) -> Json {
+    let mut shown = Map::new();
+    insert(&mut shown, "FunctionName", function.name);
+    insert(&mut shown, "DatabaseName", function.database);
+    shown.extend(function.input.into_iter().filter(|(name, _)| name != "FunctionName"));
+    insert(&mut shown, "CreateTime", seconds(function.created_ms));
+    insert(&mut shown, "CatalogId", catalog_id);
     Json::Object(shown)
 }
 

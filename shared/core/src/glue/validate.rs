@@ -1,6 +1,8 @@
 //! Model constraints: every violation of a request, in one `ValidationException`; and the request without the members
 //! that the model does not know.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use super::model::{Kind, Member, Model, Shape, model};
@@ -77,7 +79,12 @@ impl Check<'_> {
 
     fn value(&mut self, shape: &Shape, value: &Value) {
         match (&shape.kind, value) {
-            (Kind::Document, _) | (Kind::Boolean, Value::Bool(_)) | (Kind::Blob, Value::String(_)) => {}
+            (Kind::Document, _) | (Kind::Boolean, Value::Bool(_)) => {}
+            (Kind::Blob, Value::String(text)) => {
+                if STANDARD.decode(text).is_err() {
+                    self.violation(value, format!("Member must be {}", name_of(&shape.kind)));
+                }
+            }
             (Kind::Timestamp, Value::Number(seconds)) => {
                 if !seconds.as_f64().is_some_and(|seconds| TIMESTAMPS_S.contains(&seconds)) {
                     self.violation(value, "Member must be a timestamp of the years 1 to 9999");

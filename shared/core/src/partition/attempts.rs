@@ -320,7 +320,7 @@ pub(super) async fn change(
     values: &[String],
     mut known: Option<Current>,
     expected: Option<&Revision>,
-    plan: impl Fn(&Current) -> Result<Vec<Write>, CatalogError>,
+    plan: impl Fn(&Current) -> Vec<Write>,
 ) -> Result<Current, CatalogError> {
     for round in 0..ROUNDS {
         let old = match known.take() {
@@ -330,7 +330,7 @@ pub(super) async fn change(
         if expected.is_some_and(|expected| *expected != old.revision) {
             return Err(CatalogError::PartitionChanged);
         }
-        let writes = plan(&old)?;
+        let writes = plan(&old);
         match transact(ports, &writes).await {
             Ok(()) => return Ok(old),
             Err(Refusal::Conditions(reasons)) => known = judge(table, &old.key, &writes, reasons)?,

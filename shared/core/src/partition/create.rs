@@ -5,12 +5,13 @@ use serde_json::{Map, Value as Json};
 use super::attempts::{self, New};
 use super::batch::{apply_groups, plan_groups, succeeded};
 use super::change::Next;
-use super::descriptor::{Descriptor, Hash, store_parts};
+use super::descriptor::{Descriptor, Shared, store_parts};
 use super::estimate::{Limit, count_batch, count_later};
 use super::history_item::Retention;
-use super::item::{self, PartitionItem};
+use super::item;
 use crate::catalog::{CatalogError, PartitionId, Revision, TableRef};
 use crate::ports::{Ports, Settings};
+use crate::store::Item;
 
 /// What a caller says of a partition.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,20 +42,11 @@ impl PartitionInput {
 /// What a partition should say, ready to be written.
 pub(super) struct Prepared {
     pub(super) descriptor: Descriptor,
-    pub(super) body: Map<String, Json>,
+    /// Its item but for what says which partition it is.
+    pub(super) template: Item,
 }
 
-impl Prepared {
-    pub(super) fn columns(&self) -> Option<Hash> {
-        self.descriptor.columns.as_ref().map(|shared| shared.hash)
-    }
-
-    pub(super) fn format(&self) -> Option<Hash> {
-        self.descriptor.format.as_ref().map(|shared| shared.hash)
-    }
-}
-
-pub(super) fn prepare(input: PartitionInput) -> Prepared {
+pub(super) fn prepare(values: &[String], input: PartitionInput) -> Result<Prepared, CatalogError> {
     let descriptor = Descriptor::split(input.storage_descriptor.unwrap_or_default());
     let mut body = input.rest;
     // The partition's own parameters and its descriptor's have one name on the wire.
@@ -62,7 +54,9 @@ pub(super) fn prepare(input: PartitionInput) -> Prepared {
         body.insert("PartitionParameters".to_owned(), parameters);
     }
     body.extend(descriptor.own.clone());
-    Prepared { descriptor, body }
+    let hash = |shared: &Option<Shared>| shared.as_ref().map(|shared| shared.hash);
+    let template = item::template(values, hash(&descriptor.columns), hash(&descriptor.format), &body)?;
+    Ok(Prepared { descriptor, template })
 }
 
 /// A partition that can be created.
@@ -75,25 +69,20 @@ fn plan_create(table: &TableRef, mut input: PartitionInput) -> Result<Planned, C
     if input.values.is_empty() || input.values.len() != table.keys.len() {
         return Err(CatalogError::ValuesMismatch);
     }
-    Ok(Planned { values: std::mem::take(&mut input.values), prepared: prepare(input) })
+    let values = std::mem::take(&mut input.values);
+    Ok(Planned { prepared: prepare(&values, input)?, values })
 }
 
 async fn write(ports: &Ports, table: &TableRef, planned: &Planned, retention: Retention) -> Result<(), CatalogError> {
+    let key = item::key(table, &planned.values);
+    let mut template = planned.prepared.template.clone();
+    item::make_room(ports, &table.table_id, &key, &mut template).await?;
     let now_ms = ports.clock.now_ms();
     let revision = Revision::fresh(ports.ids.as_ref());
-    let partition = PartitionItem {
-        partition_id: PartitionId::from_text(revision.as_str()),
-        revision,
-        created_ms: now_ms,
-        valid_from_ms: now_ms,
-        columns: planned.prepared.columns(),
-        format: planned.prepared.format(),
-        body: planned.prepared.body.clone(),
-        values: planned.values.clone(),
-    };
-    let key = item::key(table, &partition.values);
-    let next = Next { item: item::encode(&key, &partition)?, key, values: &partition.values };
-    let new = New { next, partition_id: &partition.partition_id };
+    let partition_id = PartitionId::from_text(revision.as_str());
+    let item = item::stamp(&template, &partition_id, &revision, now_ms, now_ms);
+    let next = Next { item, key, values: &planned.values };
+    let new = New { next, partition_id: &partition_id };
     attempts::create(ports, table, &new, retention).await
 }
 

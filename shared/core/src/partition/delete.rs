@@ -44,7 +44,7 @@ async fn apply(
     let retention = Retention::of_ms(settings.history_retention_ms);
     let plan = |old: &Current| {
         let deleted_ms = ports.clock.now_ms().max(old.valid_from_ms.saturating_add(1));
-        Ok(plan_change(table, Some(old), None, deleted_ms, retention))
+        plan_change(table, Some(old), None, deleted_ms, retention)
     };
     let deleted = change(ports, table, values, known, expected, plan).await?;
     forget_statistics(ports, table, &StatisticsOwner::Partition(deleted.partition_id)).await;

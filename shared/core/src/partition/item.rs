@@ -7,11 +7,15 @@ use super::index_item::values_of;
 use super::key::{encode_key, shard_of};
 use super::key_type::KeyType;
 use crate::catalog::{
-    CatalogError, PartitionId, Revision, TableId, TableRef, body_size_bytes, check_item_size, decode_body, encode_body,
+    CatalogError, Owner, PartitionId, Revision, TableId, TableRef, body_size_bytes, decode_body, encode_body,
+    store_body,
 };
+use crate::ports::Ports;
 use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
 
 const SCHEMA_VERSION: i64 = 1;
+/// What [`stamp`] adds, at most.
+const STAMP_BYTES: usize = 256;
 /// Left free in every item, so that its image in the history, which says a little more, fits as well.
 const HISTORY_ROOM_BYTES: usize = 256;
 
@@ -117,29 +121,60 @@ pub(super) fn key(table: &TableRef, values: &[String]) -> Key {
     key_in(table, current_epoch(table), values)
 }
 
-pub(super) fn encode(key: &Key, partition: &PartitionItem) -> Result<Item, CatalogError> {
-    let values = partition.values.iter().map(|value| Value::from(value.as_str())).collect();
+const WHAT: &str = "This partition";
+
+/// Everything that a partition's item says of the partition but which one it is; see [`stamp`].
+pub(super) fn template(
+    values: &[String],
+    columns: Option<Hash>,
+    format: Option<Hash>,
+    body: &Map<String, Json>,
+) -> Result<Item, CatalogError> {
+    let values = values.iter().map(|value| Value::from(value.as_str())).collect();
     let mut item = Item::from([
         ("schema_version".to_owned(), Value::Int(SCHEMA_VERSION)),
         ("values".to_owned(), Value::List(values)),
-        ("partition_id".to_owned(), (&partition.partition_id).into()),
-        ("revision".to_owned(), (&partition.revision).into()),
-        ("created_ms".to_owned(), Value::Int(partition.created_ms)),
-        ("valid_from_ms".to_owned(), Value::Int(partition.valid_from_ms)),
     ]);
-    for (name, hash) in [("columns", partition.columns), ("format", partition.format)] {
+    for (name, hash) in [("columns", columns), ("format", format)] {
         if let Some(Hash(hash)) = hash {
             item.insert(name.to_owned(), Value::Bytes(hash.to_vec()));
         }
     }
-    encode_body(&mut item, &partition.body, "This partition")?;
-    let room = Value::Bytes(vec![0; HISTORY_ROOM_BYTES]);
-    item.insert("room".to_owned(), room);
-    let checked = check_item_size(key, &item, "This partition");
-    item.remove("room");
-    checked.map(|()| item)
+    encode_body(&mut item, body, WHAT)?;
+    Ok(item)
 }
 
+/// Makes a template fit into an item at `key`: a body that is too large goes to S3.
+pub(super) async fn make_room(
+    ports: &Ports,
+    table: &TableId,
+    key: &Key,
+    template: &mut Item,
+) -> Result<(), CatalogError> {
+    let room = Value::Bytes(vec![0; STAMP_BYTES + HISTORY_ROOM_BYTES]);
+    template.insert("room".to_owned(), room);
+    store_body(ports, Owner::Table(table), key, template, WHAT).await?;
+    template.remove("room");
+    Ok(())
+}
+
+/// The item of a partition, made of a template.
+pub(super) fn stamp(
+    template: &Item,
+    partition_id: &PartitionId,
+    revision: &Revision,
+    created_ms: i64,
+    valid_from_ms: i64,
+) -> Item {
+    let mut item = template.clone();
+    item.insert("partition_id".to_owned(), partition_id.into());
+    item.insert("revision".to_owned(), revision.into());
+    item.insert("created_ms".to_owned(), Value::Int(created_ms));
+    item.insert("valid_from_ms".to_owned(), Value::Int(valid_from_ms));
+    item
+}
+
+/// To be called after `load_body`.
 pub(super) fn decode(item: &Item) -> Result<PartitionItem, DecodeError> {
     item.check_layout(SCHEMA_VERSION)?;
     let wrong = |field: &str, expected| DecodeError::WrongType { field: field.to_owned(), expected };
@@ -172,7 +207,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::catalog::load_body;
+    use crate::limits::ITEM_MAX_BYTES;
+    use crate::partition::history_item;
     use crate::store::item_size_bytes;
+    use crate::store::memory::MemoryWorld;
 
     fn partition() -> PartitionItem {
         PartitionItem {
@@ -187,28 +226,61 @@ mod tests {
         }
     }
 
+    fn encode(partition: &PartitionItem) -> Item {
+        let PartitionItem { values, partition_id, revision, created_ms, valid_from_ms, columns, format, body } =
+            partition;
+        let template = template(values, *columns, *format, body).unwrap();
+        stamp(&template, partition_id, revision, *created_ms, *valid_from_ms)
+    }
+
     fn at() -> Key {
         Key::new(Table::Partitions, "t#1#p#0", vec![1])
     }
 
     #[test]
     fn a_partition_comes_back() {
-        assert_eq!(decode(&encode(&at(), &partition()).unwrap()).unwrap(), partition());
+        assert_eq!(decode(&encode(&partition())).unwrap(), partition());
+        let current = Current::read(at(), encode(&partition())).unwrap();
+        assert_eq!((current.values, current.revision), (partition().values, partition().revision));
     }
 
     #[test]
-    fn a_usual_partition_is_one_write_unit() {
-        assert!(item_size_bytes(&at(), &encode(&at(), &partition()).unwrap()) < 1024);
+    fn a_usual_partition_and_its_image_in_the_history_are_one_write_unit_each() {
+        let current = Current::read(at(), encode(&partition())).unwrap();
+        assert!(item_size_bytes(&at(), &current.item) < 1024);
+        assert!(item_size_bytes(&at(), &history_item::encode(&current, 1_700_000_000_002, 1)) < 1024);
     }
 
-    #[test]
-    fn one_that_is_too_large_is_refused_by_name() {
-        let mut large = partition();
-        // Digits of a hash do not compress.
-        let noise: String = (0..8_000).map(|n| hex::encode(super::super::hash_of_values(&[n.to_string()]))).collect();
-        large.body.insert("Parameters".to_owned(), json!({ "a": noise, "b": noise.chars().rev().collect::<String>() }));
-        let error = encode(&at(), &large).unwrap_err().to_string();
-        assert!(error.starts_with("This partition, compressed, takes "), "{error}");
+    #[tokio::test]
+    async fn a_large_partition_and_its_image_in_the_history_fit() {
+        let world = MemoryWorld::new(0);
+        let table = TableId::from_text("t1");
+        // Digits of a hash do not compress below a half. Around both limits: of a body, and of the whole item.
+        let noise: String = (0..14_000).map(|n| hex::encode(super::super::hash_of_values(&[n.to_string()]))).collect();
+        for (values, body_bytes) in [(1, 695_000), (1, 890_000), (100, 695_000), (100, 20), (380, 20), (370, 60_000)] {
+            let mut large = partition();
+            large.values = (0..values).map(|n| format!("{n:0>1024}")).collect();
+            large.body.insert("Parameters".to_owned(), json!({ "a": noise[..body_bytes] }));
+            let mut template = template(&large.values, large.columns, large.format, &large.body).unwrap();
+            make_room(&world.ports, &table, &at(), &mut template).await.unwrap();
+            let item = stamp(&template, &large.partition_id, &large.revision, large.created_ms, large.valid_from_ms);
+            let current = Current::read(at(), item.clone()).unwrap();
+            let past = history_item::encode(&current, i64::MAX - 1, 1);
+            let longest = Key::new(Table::Partitions, "t#1#h#0", vec![1; 1024]);
+            assert!(item_size_bytes(&longest, &past) <= ITEM_MAX_BYTES, "{values} {body_bytes}");
+            let mut read = item;
+            load_body(&world.ports, Owner::Table(&table), &mut read).await.unwrap();
+            assert_eq!(decode(&read).unwrap(), large, "{values} {body_bytes}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_whose_values_alone_are_too_large_is_refused_by_name() {
+        let world = MemoryWorld::new(0);
+        let values: Vec<String> = (0..100).map(|n| format!("{n:😀>1024}")).collect();
+        let mut template = template(&values, None, None, &Map::new()).unwrap();
+        let refused = make_room(&world.ports, &TableId::from_text("t1"), &at(), &mut template).await.unwrap_err();
+        assert!(refused.to_string().starts_with("This partition"), "{refused}");
     }
 
     #[test]
@@ -220,7 +292,7 @@ mod tests {
             ("body", Value::Bytes(b"{".to_vec())),
             ("schema_version", Value::Int(7)),
         ] {
-            let mut item = encode(&at(), &partition()).unwrap();
+            let mut item = encode(&partition());
             item.insert(field.to_owned(), value);
             assert!(decode(&item).is_err(), "{field}");
         }

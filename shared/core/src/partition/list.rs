@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use super::attempts::read;
 use super::descriptor::ColumnSchema;
-use super::item::{self, PartitionItem};
+use super::item;
 use super::list_older::{Found, read_older};
 use super::read::{Partition, complete};
 use crate::catalog::{CatalogError, TableRef};
@@ -73,7 +74,7 @@ impl Cursor {
     /// Reads on if there is nothing at hand.
     async fn refill(&mut self, ports: &Ports) -> Result<(), StoreError> {
         while self.buffer.is_empty() && !self.is_done {
-            let page = ports.items.query(&self.query).await?;
+            let page = read(ports, || ports.items.query(&self.query)).await?;
             for (key, item) in page.items {
                 if let Sort::Bytes(key) = key.sk {
                     self.buffer.push_back((key, item));
@@ -130,7 +131,7 @@ pub async fn list(ports: &Ports, table: &TableRef, listing: &Listing) -> Result<
     let mut older = read_older(ports, table, listing, &shards).await?;
     let places = shards.iter().map(|shard| item::place_of_shard(table, *shard)).collect();
     let mut current = Merge::new(places, &SortRange::All, listing.after.as_ref(), Some(listing.share(shards.len())));
-    let mut rows: Vec<(Vec<u8>, PartitionItem)> = Vec::new();
+    let mut rows: Vec<(Vec<u8>, Item)> = Vec::new();
     let mut size_bytes = 0;
     let has_more = loop {
         current.fill(ports).await?;
@@ -146,7 +147,7 @@ pub async fn list(ports: &Ports, table: &TableRef, listing: &Listing) -> Result<
             // Moved between the two reads, or created twice while keys changed: the current epoch is the later word.
             older.remove(&key);
             size_bytes += item::size_bytes(&item);
-            rows.push((key, item::decode(&item)?));
+            rows.push((key, item));
         }
     };
     let (keys, items): (Vec<_>, Vec<_>) = rows.into_iter().unzip();

@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 use super::attempts::{find, get_patiently};
 use super::descriptor::{ColumnSchema, Loaded, Part, PartId, assemble, load_parts};
 use super::item::{self, PartitionItem, current_epoch, key_in, older_epochs};
-use crate::catalog::{CatalogError, Revision, TableId, TableRef};
+use crate::catalog::{CatalogError, Owner, Revision, TableId, TableRef, load_bodies};
 use crate::limits::{ANSWER_MAX_BYTES, BATCH_GET_MAX_KEYS};
 use crate::ports::Ports;
 use crate::store::{Item, Key, StoreError};
@@ -54,13 +54,19 @@ impl Partition {
     }
 }
 
-/// Reads the shared parts that these items name and puts all together.
+/// Reads what these items name, bodies on S3 and shared parts of descriptors, and puts all together.
 pub(super) async fn complete(
     ports: &Ports,
     table: &TableId,
-    items: Vec<PartitionItem>,
+    mut rows: Vec<Item>,
     schema: ColumnSchema,
 ) -> Result<Vec<Partition>, CatalogError> {
+    let mut loads: Vec<(Owner<'_>, &mut Item)> = Vec::with_capacity(rows.len());
+    for row in &mut rows {
+        loads.push((Owner::Table(table), row));
+    }
+    load_bodies(ports, loads).await?;
+    let items = rows.iter().map(item::decode).collect::<Result<Vec<PartitionItem>, _>>()?;
     let ids = |item: &PartitionItem| -> [Option<PartId>; 2] {
         let columns = item.columns.filter(|_| schema == ColumnSchema::Include);
         [
@@ -90,8 +96,7 @@ pub(super) async fn complete(
 /// [`CatalogError::PartitionNotFound`].
 pub async fn get(ports: &Ports, table: &TableRef, values: &[String]) -> Result<Partition, CatalogError> {
     let found = find(ports, table, values).await?.ok_or(CatalogError::PartitionNotFound)?;
-    let stored = item::decode(&found.item)?;
-    let mut partitions = complete(ports, &table.table_id, vec![stored], ColumnSchema::Include).await?;
+    let mut partitions = complete(ports, &table.table_id, vec![found.item], ColumnSchema::Include).await?;
     partitions.pop().ok_or(CatalogError::PartitionNotFound)
 }
 
@@ -132,7 +137,7 @@ pub async fn get_many(
                 State::Absent => {}
                 State::Present(item) if size_bytes < ANSWER_MAX_BYTES => {
                     size_bytes += item::size_bytes(&item);
-                    stored.push(item::decode(&item)?);
+                    stored.push(item);
                 }
                 State::Present(_) | State::Unread => unread.push(values),
             }
@@ -166,9 +171,10 @@ struct Batch {
 /// Looks for up to [`BATCH_GET_MAX_KEYS`] partitions, first in the current epoch.
 async fn read_batch(ports: &Ports, table: &TableRef, wanted: Vec<Vec<String>>) -> Result<Batch, CatalogError> {
     let mut epochs = vec![current_epoch(table)];
-    epochs.extend(older_epochs(table));
-    if epochs.len() > 1 {
-        // As for a single one: the worker moves partitions to the current epoch meanwhile.
+    let older: Vec<_> = older_epochs(table).collect();
+    if !older.is_empty() {
+        // As for a single one: the worker moves partitions to later epochs meanwhile.
+        epochs.extend(older.into_iter().rev());
         epochs.push(current_epoch(table));
     }
     let mut states: Vec<(Vec<String>, State)> = wanted.into_iter().map(|values| (values, State::Absent)).collect();

@@ -9,9 +9,9 @@ use serde_json::{Map, Value as Json};
 use super::attempts::{find, read, remove, remove_many, upsert};
 use super::batch::{apply_groups, plan_groups};
 use super::statistics_item::{self, StatisticsOwner};
-use crate::catalog::{CatalogError, Revision, TableRef, fold, note_statistics};
+use crate::catalog::{CatalogError, Owner, Revision, TableRef, fold, load_bodies, note_statistics, store_body};
 use crate::ports::Ports;
-use crate::store::{Consistency, Key, Query, SortRange, Table, get_every};
+use crate::store::{Consistency, Item, Key, Query, SortRange, Table, get_every};
 
 /// The data member that goes with each `Type`.
 const DATA_MEMBERS: [(&str, &str); 7] = [
@@ -52,6 +52,11 @@ pub async fn get_statistics(
         let keys: Vec<Key> = wanted.iter().map(|(_, key)| key.clone()).collect();
         let (items, clock) = (ports.items.as_ref(), ports.clock.as_ref());
         found = read(ports, || get_every(items, clock, &keys, Consistency::Strong)).await?;
+        let mut loads: Vec<(Owner<'_>, &mut Item)> = Vec::with_capacity(found.len());
+        for item in found.values_mut() {
+            loads.push((Owner::Table(&table.table_id), item));
+        }
+        load_bodies(ports, loads).await?;
     }
     let answer = wanted.into_iter().map(|(column, key)| {
         let statistics = found.get(&key).map(statistics_item::decode).transpose()?;
@@ -85,7 +90,8 @@ pub async fn put_statistics(
         let mut stored = entry.clone();
         stored.insert("ColumnName".to_owned(), Json::String(column.clone()));
         let key = statistics_item::key(&table.table_id, table.shards, owner, &column);
-        let item = statistics_item::encode(&key, &Revision::fresh(ports.ids.as_ref()), &stored)?;
+        let mut item = statistics_item::encode(&Revision::fresh(ports.ids.as_ref()), &stored)?;
+        store_body(ports, Owner::Table(&table.table_id), &key, &mut item, statistics_item::WHAT).await?;
         Ok(upsert(ports, &key, &item).await?)
     });
     Ok(answers.await)

@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 use sha2::{Digest, Sha256};
 
 use super::key::shard_of;
-use crate::catalog::{CatalogError, PartitionId, Revision, TableId, check_item_size, decode_body, encode_body};
+use crate::catalog::{CatalogError, PartitionId, Revision, TableId, decode_body, encode_body};
 use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
 
 const SCHEMA_VERSION: i64 = 1;
@@ -51,18 +51,20 @@ pub(super) fn key(table: &TableId, shards: u16, owner: &StatisticsOwner, folded_
     Key::new(Table::Partitions, pk, sort)
 }
 
-/// `statistics` is a `ColumnStatistics` of the service model.
-pub(super) fn encode(key: &Key, revision: &Revision, statistics: &Map<String, Json>) -> Result<Item, CatalogError> {
-    let what = "The statistics of this column";
+/// What it is in a refusal.
+pub(super) const WHAT: &str = "The statistics of this column";
+
+/// `statistics` is a `ColumnStatistics` of the service model. To be put after `store_body`.
+pub(super) fn encode(revision: &Revision, statistics: &Map<String, Json>) -> Result<Item, CatalogError> {
     let mut item = Item::from([
         ("schema_version".to_owned(), Value::Int(SCHEMA_VERSION)),
         ("revision".to_owned(), revision.into()),
     ]);
-    encode_body(&mut item, statistics, what)?;
-    check_item_size(key, &item, what)?;
+    encode_body(&mut item, statistics, WHAT)?;
     Ok(item)
 }
 
+/// To be called after `load_body`.
 pub(super) fn decode(item: &Item) -> Result<Map<String, Json>, DecodeError> {
     item.check_layout(SCHEMA_VERSION)?;
     decode_body(item)
@@ -80,7 +82,7 @@ mod tests {
         let at = |owner: &StatisticsOwner, column: &str| key(&table, 16, owner, column);
         let given = json!({ "ColumnName": "a", "StatisticsData": { "Type": "LONG" } }).as_object().unwrap().clone();
         let revision = Revision::from_text("r");
-        assert_eq!(decode(&encode(&at(&partition, "a"), &revision, &given).unwrap()).unwrap(), given);
+        assert_eq!(decode(&encode(&revision, &given).unwrap()).unwrap(), given);
         let own = StatisticsOwner::Table(table.clone());
         assert_ne!(at(&partition, "a"), at(&partition, "b"));
         assert_ne!(at(&partition, "a"), at(&own, "a"));

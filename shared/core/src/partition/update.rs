@@ -6,10 +6,10 @@ use super::change::{Next, plan_change};
 use super::create::{PartitionInput, Prepared, prepare};
 use super::descriptor::store_parts;
 use super::history_item::Retention;
-use super::item::{self, Current, PartitionItem};
+use super::item::{self, Current};
 use crate::catalog::{CatalogError, Revision, TableRef};
 use crate::ports::{PartitionMoves, Ports, Settings};
-use crate::store::Write;
+use crate::store::{Item, Write};
 
 /// A partition by its values, and what it should say from now on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,7 +40,7 @@ fn plan_update(table: &TableRef, settings: &Settings, update: PartitionUpdate) -
             return Err(CatalogError::Invalid(text.to_owned()));
         }
     }
-    Ok(Planned { values, target, prepared: prepare(input) })
+    Ok(Planned { prepared: prepare(&target, input)?, values, target })
 }
 
 /// The partition after its update. Identity and creation time stay, so its statistics stay with it.
@@ -48,24 +48,16 @@ fn plan_writes(
     ports: &Ports,
     table: &TableRef,
     planned: &Planned,
+    template: &Item,
     old: &Current,
     retention: Retention,
-) -> Result<Vec<Write>, CatalogError> {
+) -> Vec<Write> {
     let valid_from_ms = ports.clock.now_ms().max(old.valid_from_ms.saturating_add(1));
-    let partition = PartitionItem {
-        values: planned.target.clone(),
-        partition_id: old.partition_id.clone(),
-        revision: Revision::fresh(ports.ids.as_ref()),
-        created_ms: old.created_ms,
-        valid_from_ms,
-        columns: planned.prepared.columns(),
-        format: planned.prepared.format(),
-        body: planned.prepared.body.clone(),
-    };
+    let revision = Revision::fresh(ports.ids.as_ref());
+    let item = item::stamp(template, &old.partition_id, &revision, old.created_ms, valid_from_ms);
     let stays = planned.target == planned.values;
     let key = if stays { old.key.clone() } else { item::key(table, &planned.target) };
-    let next = Next { item: item::encode(&key, &partition)?, key, values: &planned.target };
-    Ok(plan_change(table, Some(old), Some(&next), valid_from_ms, retention))
+    plan_change(table, Some(old), Some(&Next { item, key, values: &planned.target }), valid_from_ms, retention)
 }
 
 async fn apply(
@@ -83,7 +75,9 @@ async fn apply(
     };
     store_parts(ports, planned.prepared.descriptor.parts(&table.table_id)).await?;
     let retention = Retention::of_ms(settings.history_retention_ms);
-    let plan = |old: &Current| plan_writes(ports, table, planned, old, retention);
+    let mut template = planned.prepared.template.clone();
+    item::make_room(ports, &table.table_id, &item::key(table, &planned.target), &mut template).await?;
+    let plan = |old: &Current| plan_writes(ports, table, planned, &template, old, retention);
     change(ports, table, &planned.values, known, expected, plan).await.map(|_| ())
 }
 

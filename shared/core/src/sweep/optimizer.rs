@@ -1,7 +1,8 @@
-//! Table optimizers of type orphan_file_deletion, in the shapes of the Glue API: request members in Pascal case, members
+//! Table optimizers, in the shapes of the Glue API: request members in Pascal case, members
 //! of the optimizer structures in lower camel case, metrics in Pascal case again.
 
 mod input;
+mod kept;
 mod operations;
 
 use serde_json::{Map, Value, json};
@@ -9,17 +10,22 @@ use serde_json::{Map, Value, json};
 use super::items::{OptimizerItem, RunRecord, RunState};
 use super::{Mode, SweepError, TableDirectory, TableEntry, TableFormat};
 use crate::glue::{GlueException, GlueExceptionName};
+use crate::location::Location;
 use crate::ports::App;
 use crate::store::{Condition, Consistency, Direction, Query, SortRange, Table, WriteError};
 
-use input::{ConfigInput, Target, parse_config};
+use input::{Target, parse_config};
 pub(super) use input::{decode_token, encode_token};
 pub use operations::{
     batch_get_table_optimizer, create_table_optimizer, delete_table_optimizer, get_table_optimizer,
     list_table_optimizer_runs, update_table_optimizer,
 };
 
-/// The one type that is served.
+/// Kept, without runs.
+const COMPACTION: &str = "compaction";
+/// Kept, without runs.
+const RETENTION: &str = "retention";
+/// The type whose runs are this product's work.
 pub const ORPHAN_FILE_DELETION: &str = "orphan_file_deletion";
 /// Runs of one answer, at most and if not asked otherwise.
 const RUNS_PAGE_MAX: usize = 100;
@@ -45,11 +51,16 @@ impl From<SweepError> for GlueException {
 /// CreateTableOptimizer. The moment of creation is the gate: files made until then are never deleted.
 pub async fn create(app: &App, directory: &dyn TableDirectory, input: Value) -> Result<Value, GlueException> {
     let target = Target::parse(&input)?;
+    if !target.is_swept() {
+        target.check_catalog(app)?;
+        let entry = load_table(directory, &target).await?;
+        check_table(&entry, None)?;
+        return kept::create(app, &target, &entry, &input).await;
+    }
     let config = parse_config(&input, None)?;
     target.check_catalog(app)?;
     let entry = load_table(directory, &target).await?;
-    target.check_type()?;
-    check_table(&entry, &config)?;
+    check_table(&entry, config.scope.as_ref())?;
     let now_ms = app.ports.clock.now_ms();
     let item = OptimizerItem {
         table_id: entry.id.clone(),
@@ -75,11 +86,19 @@ pub async fn create(app: &App, directory: &dyn TableDirectory, input: Value) -> 
 /// GetTableOptimizer, with the newest run that was no dry run as `lastRun`.
 pub async fn get(app: &App, directory: &dyn TableDirectory, input: Value) -> Result<Value, GlueException> {
     let target = Target::parse(&input)?;
-    let (_, item) = load_both(app, directory, &target).await?;
-    let optimizer = describe(app, &item).await?;
+    let optimizer = get_one(app, directory, &target).await?;
     let mut answer = target.names();
     answer.insert("TableOptimizer".to_owned(), optimizer);
     Ok(Value::Object(answer))
+}
+
+async fn get_one(app: &App, directory: &dyn TableDirectory, target: &Target) -> Result<Value, GlueException> {
+    if target.is_swept() {
+        let (_, item) = load_both(app, directory, target).await?;
+        return describe(app, &item).await;
+    }
+    target.check_catalog(app)?;
+    kept::describe(app, target, &load_table(directory, target).await?).await
 }
 
 /// BatchGetTableOptimizer: misses are told one by one.
@@ -107,9 +126,9 @@ pub async fn batch_get(app: &App, directory: &dyn TableDirectory, input: Value) 
 
 async fn batch_get_one(app: &App, directory: &dyn TableDirectory, entry: &Value) -> Result<Value, GlueException> {
     let target = Target::parse_entry(entry, &app.settings.account_id)?;
-    let (_, item) = load_both(app, directory, &target).await?;
+    let optimizer = get_one(app, directory, &target).await?;
     let mut answer = echo(entry, &["catalogId", "databaseName", "tableName"]);
-    answer.insert("tableOptimizer".to_owned(), describe(app, &item).await?);
+    answer.insert("tableOptimizer".to_owned(), optimizer);
     Ok(Value::Object(answer))
 }
 
@@ -122,10 +141,13 @@ fn echo(entry: &Value, names: &[&str]) -> Map<String, Value> {
 pub async fn update(app: &App, directory: &dyn TableDirectory, input: Value) -> Result<Value, GlueException> {
     let target = Target::parse(&input)?;
     target.check_catalog(app)?;
+    if !target.is_swept() {
+        return kept::update(app, &target, &load_table(directory, &target).await?, &input).await;
+    }
     for _ in 0..TRIES {
         let (entry, old) = load_both(app, directory, &target).await?;
         let config = parse_config(&input, Some(&old.config))?;
-        check_table(&entry, &config)?;
+        check_table(&entry, config.scope.as_ref())?;
         let item = OptimizerItem {
             config: config.config,
             updated_at_ms: app.ports.clock.now_ms(),
@@ -149,7 +171,9 @@ pub async fn delete(app: &App, directory: &dyn TableDirectory, input: Value) -> 
     let target = Target::parse(&input)?;
     target.check_catalog(app)?;
     let entry = load_table(directory, &target).await?;
-    target.check_type()?;
+    if !target.is_swept() {
+        return kept::delete(app, &target, &entry).await;
+    }
     match app.ports.items.delete(&OptimizerItem::key(&entry.id), Condition::Present).await {
         Ok(()) => Ok(json!({})),
         Err(WriteError::ConditionFailed { .. }) => Err(no_optimizer(&target)),
@@ -162,6 +186,10 @@ pub async fn list_runs(app: &App, directory: &dyn TableDirectory, input: Value) 
     let target = Target::parse(&input)?;
     let page_max = input::max_results(&input, RUNS_PAGE_MAX)?;
     let after = input::next_token(&input)?;
+    if !target.is_swept() {
+        target.check_catalog(app)?;
+        return kept::list_runs(app, &target, &load_table(directory, &target).await?).await;
+    }
     let (_, item) = load_both(app, directory, &target).await?;
     let mut answer = target.names();
     let (runs, next) = runs_page(app, &item, page_max, after).await?;
@@ -211,17 +239,16 @@ async fn load_both(
 ) -> Result<(TableEntry, OptimizerItem), GlueException> {
     target.check_catalog(app)?;
     let entry = load_table(directory, target).await?;
-    target.check_type()?;
     let item = OptimizerItem::load(app.ports.items.as_ref(), &entry.id).await?;
     item.map(|item| (entry, item)).ok_or_else(|| no_optimizer(target))
 }
 
 fn no_optimizer(target: &Target) -> GlueException {
-    GlueException::not_found(format!("Table {} has no optimizer of type {ORPHAN_FILE_DELETION}.", target.table))
+    GlueException::not_found(format!("Table {} has no optimizer of type {}.", target.table, target.kind))
 }
 
 /// The rules that need the table: a format that can be swept, a location inside its own.
-fn check_table(entry: &TableEntry, input: &ConfigInput) -> Result<(), GlueException> {
+fn check_table(entry: &TableEntry, scope: Option<&Location>) -> Result<(), GlueException> {
     let bad = |message: String| Err(GlueException::invalid_input(message));
     match entry.format() {
         Ok(TableFormat::Iceberg { .. } | TableFormat::Delta) => {}
@@ -233,7 +260,7 @@ fn check_table(entry: &TableEntry, input: &ConfigInput) -> Result<(), GlueExcept
         Err(refusal) => return bad(refusal.detail),
     }
     let Some(table) = &entry.location else { return bad(format!("{entry} has no location on S3")) };
-    match &input.scope {
+    match scope {
         Some(scope) if !table.contains(scope) => bad(format!("location {scope} is not inside the table's {table}")),
         _ => Ok(()),
     }

@@ -1,10 +1,15 @@
 //! Handlers of operations: checked input to typed call, typed answer to output.
 
+pub(super) mod catalogs;
 pub(super) mod databases;
+pub(super) mod functions;
 pub(super) mod indexes;
 pub(super) mod partitions;
+pub(super) mod search;
 pub(super) mod statistics;
 pub(super) mod tables;
+pub(super) mod tags;
+pub(super) mod versions;
 
 use serde_json::{Map, Value};
 

@@ -1,5 +1,9 @@
 //! Table operations.
 
+use std::collections::HashSet;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::super::GlueException;
@@ -7,11 +11,13 @@ use super::super::input::{Members, Read};
 use super::super::render::{self, Sized};
 use super::indexes::new_indexes;
 use super::{add_token, members, name_position, page_size, refuse_the_past};
-use crate::catalog::tables::{self, NamePattern};
-use crate::catalog::{Scope, fold};
+use crate::catalog::tables::{self, Archive, NamePattern};
+use crate::catalog::{self, CatalogError, Scope, fold};
 use crate::ports::App;
 
 const PAGE_MAX: usize = 100;
+/// Tables of a batch that are dropped at once.
+const DROPS_AT_ONCE: usize = 8;
 
 /// Members of a TableInput that would make it something else than a table of its own.
 const FOREIGN_TABLES: [&str; 3] = ["TargetTable", "FederatedTable", "ViewDefinition"];
@@ -81,6 +87,11 @@ pub(in crate::glue) async fn get_tables(app: &App, input: Value) -> Result<Value
     let input = members(input);
     refuse_the_past(&input)?;
     let database = input.required("DatabaseName")?;
+    if input.text("ResourceShareType") == Some("FEDERATED") {
+        // Tables of other catalogs: there are none.
+        catalog::find_database(app.ports.items.as_ref(), database).await?;
+        return Ok(json!({ "TableList": [] }));
+    }
     let expression = input.text("Expression").filter(|expression| !expression.trim().is_empty());
     let pattern = expression.map(NamePattern::parse).transpose()?;
     let folded = fold(database);
@@ -104,14 +115,15 @@ pub(in crate::glue) async fn get_tables(app: &App, input: Value) -> Result<Value
     Ok(Value::Object(output))
 }
 
-/// `SkipArchive` and `Force` make no difference yet: no version but the current one is kept.
+/// `Force` makes a difference for views of several dialects only, which are not kept.
 pub(in crate::glue) async fn update_table(app: &App, input: Value) -> Result<Value, GlueException> {
     let mut input = members(input);
     input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
     input.refuse(&["UpdateOpenTableFormatInput", "ViewUpdateAction"], "give the whole definition in TableInput")?;
     let table = table_input(&mut input)?;
     let database = input.required("DatabaseName")?;
-    tables::update_table(&app.ports, database, table, input.text("VersionId")).await?;
+    let archive = if input.flag("SkipArchive") { Archive::Skip } else { Archive::Keep };
+    tables::update_table(&app.ports, database, table, input.text("VersionId"), archive).await?;
     Ok(json!({}))
 }
 
@@ -120,4 +132,35 @@ pub(in crate::glue) async fn delete_table(app: &App, input: Value) -> Result<Val
     input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
     tables::drop_table(&app.ports, input.required("DatabaseName")?, input.required("Name")?).await?;
     Ok(json!({}))
+}
+
+/// Missing tables are told one by one; a missing database fails all. No `Errors` when there are none.
+pub(in crate::glue) async fn batch_delete_table(app: &App, input: Value) -> Result<Value, GlueException> {
+    let input = members(input);
+    input.refuse(&["TransactionId"], "transactions of the service cannot be joined")?;
+    let database = input.required("DatabaseName")?;
+    catalog::find_database(app.ports.items.as_ref(), database).await?;
+    let names = input.texts("TablesToDelete");
+    let mut seen = HashSet::new();
+    let mut drops: Vec<BoxFuture<'_, Result<(), CatalogError>>> = Vec::with_capacity(names.len());
+    for name in &names {
+        drops.push(if seen.insert(fold(name)) {
+            Box::pin(tables::drop_table(&app.ports, database, name))
+        } else {
+            Box::pin(async { Err(CatalogError::TableNotFound(name.clone())) })
+        });
+    }
+    let answers: Vec<_> = futures::stream::iter(drops).buffered(DROPS_AT_ONCE).collect().await;
+    let failed = names.iter().zip(answers).filter_map(|(name, answer)| Some((name, answer.err()?)));
+    let errors: Vec<Value> = failed
+        .map(|(name, error)| {
+            // In batches the service says it without a full stop.
+            let error = match error {
+                CatalogError::TableNotFound(_) => GlueException::not_found(format!("Table {name} not found")),
+                other => other.into(),
+            };
+            json!({ "TableName": name, "ErrorDetail": render::error_detail(&error) })
+        })
+        .collect();
+    Ok(if errors.is_empty() { json!({}) } else { json!({ "Errors": errors }) })
 }

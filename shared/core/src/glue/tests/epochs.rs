@@ -299,7 +299,7 @@ async fn work_stops_before_the_time_is_up_and_goes_on_where_it_was() {
     let listed = || purge::list_work(wire.app.ports.items.as_ref(), wire.app.ports.clock.as_ref());
     assert_eq!(listed().await.unwrap(), []);
     wire.world.clock.advance_ms(LONGEST_FUNCTION_MS);
-    assert_eq!(listed().await.unwrap(), [work.clone()]);
+    assert_eq!(listed().await.unwrap(), std::slice::from_ref(&work));
     assert_eq!(wire.work(&message).await, Outcome::Done);
     assert_eq!(wire.work(&message).await, Outcome::NothingToDo, "delivered once more");
     assert_eq!(wire.count("2#p"), 30);

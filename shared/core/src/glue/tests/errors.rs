@@ -112,7 +112,18 @@ async fn what_is_not_served_is_refused_by_name() {
                 "CreateIcebergTableInput": { "Location": "s3://b/x", "Schema": { "Fields": [] } } } } })),
             "CreateIcebergTableInput",
         ),
-        ("CreateDatabase", json!({ "DatabaseInput": { "Name": "x" }, "Tags": { "a": "b" } }), "Tags"),
+        (
+            "UpdateTable",
+            table(json!({ "UpdateOpenTableFormatInput": { "UpdateIcebergInput": { "UpdateIcebergTableInput": {
+                "Updates": [{ "Schema": { "Fields": [] }, "Location": "s3://b/x" }] } } } })),
+            "UpdateOpenTableFormatInput",
+        ),
+        ("UpdateTable", table(json!({ "ViewUpdateAction": "REPLACE" })), "ViewUpdateAction"),
+        (
+            "BatchDeleteTable",
+            json!({ "DatabaseName": "d", "TablesToDelete": ["t"], "TransactionId": "x" }),
+            "TransactionId",
+        ),
         (
             "CreateDatabase",
             json!({ "DatabaseInput": { "Name": "x", "TargetDatabase": { "DatabaseName": "d" } } }),

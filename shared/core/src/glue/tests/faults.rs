@@ -48,16 +48,19 @@ async fn a_busy_store_is_asked_again_and_then_named() {
 async fn conflicts_to_the_end_are_named_unless_something_may_have_been_written() {
     let wire = Wire::with_table(&[]).await;
     let commit = json!({ "DatabaseName": "d", "TableInput": table_input("t", &[]), "VersionId": "0" });
-    let conflicts = |first: StoreErrorKind| {
-        for kind in [first].into_iter().chain([StoreErrorKind::Conflict; 4]) {
+    let conflicts = |first: StoreErrorKind, count: usize| {
+        for kind in [first].into_iter().chain(std::iter::repeat_n(StoreErrorKind::Conflict, count - 1)) {
             wire.world.faults.inject("transact catalog", 0, Fault::Before(kind));
         }
     };
-    conflicts(StoreErrorKind::Conflict);
+    // 64 rounds of five attempts each.
+    conflicts(StoreErrorKind::Conflict, 64 * 5);
     assert_eq!(wire.fails("UpdateTable", commit.clone()).await.0, "ConcurrentModificationException");
-    conflicts(StoreErrorKind::Unavailable);
+    conflicts(StoreErrorKind::Unavailable, 5);
     let (status, body) = wire.send("UpdateTable", commit.clone()).await;
     assert_eq!((status, &body["__type"]), (500, &json!("InternalServiceException")));
+    // A while of conflicts is waited out.
+    conflicts(StoreErrorKind::Conflict, 63 * 5);
     wire.ok("UpdateTable", commit).await;
 }
 

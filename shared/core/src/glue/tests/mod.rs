@@ -1,6 +1,7 @@
 //! The catalog through its wire: request JSON in, response JSON out.
 
 mod concurrency;
+mod constraints;
 mod counts;
 mod drops;
 mod epoch_model;
@@ -9,12 +10,15 @@ mod errors;
 mod faults;
 mod indexes;
 mod malformed;
+mod neighbours;
 mod paging;
 mod partitions;
+mod search;
 mod statistics;
 mod tables;
 mod throttling;
 mod updates;
+mod versions;
 
 use serde_json::{Value, json};
 

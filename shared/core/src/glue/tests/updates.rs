@@ -247,3 +247,27 @@ async fn single_requests_are_counted_by_the_next_batch() {
     wire.ok("UpdateTable", commit).await;
     assert_eq!(wire.fails("CreatePartition", create(200)).await.0, "ResourceNumberLimitExceededException");
 }
+
+#[tokio::test]
+async fn the_largest_partitions_are_kept_updated_and_moved() {
+    let wire = Wire::with_table(&[("n", "int")]).await;
+    // The longest value of a parameter, of letters that do not compress.
+    let noise = |seed: usize| -> String {
+        let hash = |n: usize| crate::partition::hash_of_values(&[n.to_string()]).map(|byte| (b'!' + byte % 90) as char);
+        (seed..seed + 16_000).flat_map(hash).filter(|c| !matches!(c, '"' | '\\')).take(500_000).collect()
+    };
+    let noises = [noise(0), noise(1), noise(2)];
+    let input =
+        |value: &str, at: usize| json!({ "Values": [value], "Parameters": { "a": noises[at], "b": noises[0] } });
+    wire.ok("CreatePartition", in_table(json!({ "PartitionInput": input("1", 0) }))).await;
+    assert_eq!(wire.partition(&["1"]).await["Parameters"], input("1", 0)["Parameters"]);
+    wire.ok("UpdatePartition", update(&["1"], input("1", 1))).await;
+    wire.ok("UpdatePartition", update(&["1"], input("2", 2))).await;
+    let listed = wire.ok("GetPartitions", in_table(json!({}))).await;
+    assert_eq!(listed["Partitions"][0]["Parameters"], input("2", 2)["Parameters"]);
+    let keys = json!([{ "Values": ["2"] }, { "Values": ["1"] }]);
+    let read = wire.ok("BatchGetPartition", in_table(json!({ "PartitionsToGet": keys }))).await;
+    assert_eq!(read["Partitions"][0]["Parameters"], input("2", 2)["Parameters"]);
+    wire.ok("DeletePartition", at(&["2"])).await;
+    assert_eq!(wire.history().len(), 3, "images share the bodies");
+}

@@ -26,12 +26,12 @@ fn keys_of_1023_1024_and_1025_bytes() {
     for end in ["y", "\0", "😀", "\u{10ffff}\0"] {
         for (length, is_cut) in [(1023, false), (1024, false), (1025, true), (1026, true)] {
             let value = value_for(length, end);
-            let key = encode_key(&[KeyType::Text], &[value.clone()]);
+            let key = encode_key(&[KeyType::Text], std::slice::from_ref(&value));
             assert_eq!(key.len(), length.min(SORT_KEY_MAX_BYTES), "{length} {end:?}");
             assert_eq!(key.last() == Some(&CUT_MARK), is_cut, "{length} {end:?}");
             let neighbours = [value_for(length, "z"), format!("{value}z"), value_for(length - 1, end)];
             for other in neighbours.iter().filter(|other| **other != value) {
-                assert_ne!(encode_key(&[KeyType::Text], &[other.clone()]), key, "{length} {end:?}");
+                assert_ne!(encode_key(&[KeyType::Text], std::slice::from_ref(other)), key, "{length} {end:?}");
             }
         }
     }

@@ -145,7 +145,7 @@ mod tests {
         assert!(!is_linearizable(&[create(1, 5), delete(2, 3)], &empty, &one), "created twice");
         assert!(is_linearizable(&[create(1, 5), delete(2, 3)], &empty, &empty));
         let lost = event(Operation::Delete { name: "a", expected: None }, Answer::Unknown, 1, 2);
-        assert!(is_linearizable(&[lost.clone()], &one, &one) && is_linearizable(&[lost], &one, &empty));
+        assert!(is_linearizable(std::slice::from_ref(&lost), &one, &one) && is_linearizable(&[lost], &one, &empty));
         let two = [
             event(Operation::Update { name: "a", mark: 2, expected: Some(1) }, Answer::Done, 1, 5),
             event(Operation::Update { name: "a", mark: 3, expected: Some(1) }, Answer::Done, 2, 6),

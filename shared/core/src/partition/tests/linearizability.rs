@@ -12,7 +12,7 @@ use crate::catalog::{self, CatalogError, IndexRef, IndexState, OlderEpoch, Revis
 use crate::partition::{self, ColumnSchema, KeyType, Listing, PartitionInput, PartitionUpdate, Segment, history_item};
 use crate::ports::{Ports, Settings};
 use crate::store::memory::MemoryWorld;
-use crate::store::{Item, Key};
+use crate::store::{Item, Key, Query, SortRange};
 
 /// Partitions that come and go.
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -28,6 +28,8 @@ enum Kind {
     Indexed,
     /// Half of its partitions are still in an older epoch.
     Rekeyed,
+    /// The same, and the worker moves them meanwhile; with an index.
+    Moving,
 }
 
 #[derive(Clone)]
@@ -148,6 +150,28 @@ impl Run {
         }
     }
 
+    /// The worker, as often as it takes: whatever it did not get through is met again.
+    async fn move_all(&self, mut dice: Dice) {
+        loop {
+            let mut left = 0;
+            for epoch in &self.table.older_epochs {
+                for (place, pk) in partition::places_of(&self.table.table_id, epoch.epoch, self.table.shards) {
+                    let mut query = Query::new(place, pk, SortRange::All);
+                    query.limit = Some(1 + dice.roll(2) as usize);
+                    let Ok(page) = self.ports.items.query(&query).await else {
+                        left += 1;
+                        continue;
+                    };
+                    left += page.items.len();
+                    let _ = partition::rekey_page(&self.ports, &self.table, partition::Rows::Current, page.items).await;
+                }
+            }
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
     /// Walks through all pages, again and again, until the clients are done.
     async fn list(&self, is_done: Arc<AtomicU64>, mut dice: Dice) -> Vec<Walk> {
         let mut walks = Vec::new();
@@ -175,6 +199,17 @@ struct Walk {
     seen: Vec<String>,
 }
 
+fn index() -> IndexRef {
+    IndexRef {
+        number: 1,
+        name: "by_k".to_owned(),
+        keys: vec!["k".to_owned()],
+        state: IndexState::Active,
+        is_complete: true,
+        since_ms: 0,
+    }
+}
+
 async fn table_of(world: &MemoryWorld, kind: Kind) -> TableRef {
     let object = |value: serde_json::Value| value.as_object().unwrap().clone();
     catalog::create_database(&world.ports, object(json!({ "Name": "d" }))).await.unwrap();
@@ -182,15 +217,8 @@ async fn table_of(world: &MemoryWorld, kind: Kind) -> TableRef {
     let mut table = catalog::tables::create_table(&world.ports, "d", given).await.unwrap();
     match kind {
         Kind::Plain => {}
-        Kind::Indexed => table.indexes.push(IndexRef {
-            number: 1,
-            name: "by_k".to_owned(),
-            keys: vec!["k".to_owned()],
-            state: IndexState::Active,
-            is_complete: true,
-            since_ms: 0,
-        }),
-        Kind::Rekeyed => {
+        Kind::Indexed => table.indexes.push(index()),
+        Kind::Rekeyed | Kind::Moving => {
             table.older_epochs = vec![OlderEpoch { epoch: table.epoch, types: vec![KeyType::Date], replaced_ms: 0 }];
             table.epoch += 1;
         }
@@ -231,6 +259,11 @@ async fn run(kind: Kind, seed: u64, trouble_percent: u64) {
     let first = prepare(&world, &settings, &table).await;
     let ports =
         Ports { items: Arc::new(Unsteady::new(world.items.clone(), seed, trouble_percent)), ..world.ports.clone() };
+    let mut table = table;
+    if let Kind::Moving = kind {
+        // From here on: earlier partitions get their entries on the way.
+        table.indexes.push(index());
+    }
     let run = Run { ports, settings, table: table.clone(), now: Arc::default(), events: Arc::default() };
     let is_done = Arc::new(AtomicU64::new(0));
     let mut clients = Vec::new();
@@ -244,11 +277,11 @@ async fn run(kind: Kind, seed: u64, trouble_percent: u64) {
             is_done.fetch_add(1, Ordering::SeqCst);
         }));
     }
-    // Rows of older epochs are listed together with the others elsewhere.
-    let walks = match kind {
-        Kind::Rekeyed => Vec::new(),
-        _ => run.list(is_done, Dice::new(seed + 7)).await,
-    };
+    if let Kind::Moving = kind {
+        let (run, dice) = (run.clone(), Dice::new(seed + 13));
+        clients.push(tokio::spawn(async move { run.move_all(dice).await }));
+    }
+    let walks = run.list(is_done, Dice::new(seed + 7)).await;
     for client in clients {
         client.await.unwrap();
     }
@@ -335,8 +368,8 @@ fn check_items(world: &MemoryWorld, table: &TableRef, last: &State) {
 
 #[tokio::test]
 async fn operations_on_partitions_are_linearizable() {
-    for seed in 1..=60 {
-        for kind in [Kind::Plain, Kind::Indexed, Kind::Rekeyed] {
+    for seed in 1..=30 {
+        for kind in [Kind::Plain, Kind::Indexed, Kind::Rekeyed, Kind::Moving] {
             run(kind, seed, 0).await;
         }
     }
@@ -344,8 +377,8 @@ async fn operations_on_partitions_are_linearizable() {
 
 #[tokio::test]
 async fn and_stay_so_when_answers_are_lost_and_transactions_collide() {
-    for seed in 100..=160 {
-        for kind in [Kind::Plain, Kind::Indexed, Kind::Rekeyed] {
+    for seed in 100..=130 {
+        for kind in [Kind::Plain, Kind::Indexed, Kind::Rekeyed, Kind::Moving] {
             run(kind, seed, 15).await;
         }
     }

@@ -4,13 +4,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 
-use super::ORPHAN_FILE_DELETION;
+use super::{COMPACTION, ORPHAN_FILE_DELETION, RETENTION};
 use crate::glue::{GlueException, GlueExceptionName};
 use crate::location::Location;
 use crate::ports::App;
 use crate::sweep::items::OptimizerConfig;
 
-const TYPES: [&str; 3] = ["compaction", "retention", ORPHAN_FILE_DELETION];
+const TYPES: [&str; 3] = [COMPACTION, RETENTION, ORPHAN_FILE_DELETION];
 const DEFAULT_RETENTION_DAYS: i64 = 3;
 /// A longer one than this is a slip of the pen, and would overflow.
 const RETENTION_DAYS_MAX: i64 = 36_500;
@@ -114,14 +114,9 @@ impl Target {
         }
     }
 
-    pub(super) fn check_type(&self) -> Result<(), GlueException> {
-        if self.kind == ORPHAN_FILE_DELETION {
-            return Ok(());
-        }
-        Err(GlueException::invalid_input(format!(
-            "Optimizers of type {} are not served here; {ORPHAN_FILE_DELETION} is.",
-            self.kind
-        )))
+    /// Whether its runs are this product's work; the other types are kept only.
+    pub(super) fn is_swept(&self) -> bool {
+        self.kind == ORPHAN_FILE_DELETION
     }
 
     /// The three names that answers repeat.
@@ -194,7 +189,7 @@ pub(super) fn parse_config(input: &Value, old: Option<&OptimizerConfig>) -> Resu
     Ok(ConfigInput { config, scope })
 }
 
-fn text(block: Option<&Value>, member: &str) -> Result<Option<String>, GlueException> {
+pub(super) fn text(block: Option<&Value>, member: &str) -> Result<Option<String>, GlueException> {
     match block.and_then(|block| block.get(member)) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -202,7 +197,13 @@ fn text(block: Option<&Value>, member: &str) -> Result<Option<String>, GlueExcep
     }
 }
 
-fn number(block: Option<&Value>, member: &str, default: i64, least: i64, most: i64) -> Result<i64, GlueException> {
+pub(super) fn number(
+    block: Option<&Value>,
+    member: &str,
+    default: i64,
+    least: i64,
+    most: i64,
+) -> Result<i64, GlueException> {
     let value = match block.and_then(|block| block.get(member)) {
         None | Some(Value::Null) => return Ok(default),
         Some(value) => value.as_i64(),

@@ -86,6 +86,7 @@ async fn inputs_that_are_refused() {
         (Validation, with(json!({"roleArn": "short", "orphanFileDeletionConfiguration": {}}))),
         (EntityNotFound, changed("CatalogId", json!("111111111111"))),
         (EntityNotFound, changed("TableName", json!("none"))),
+        // A configuration of another type.
         (InvalidInput, changed("Type", json!("compaction"))),
         (InvalidInput, changed("Type", json!("retention"))),
         (InvalidInput, changed("TableName", json!("plain"))),
@@ -124,7 +125,7 @@ async fn batch_get_tells_misses_one_by_one() {
     assert_eq!(answer["TableOptimizers"][0]["tableName"], "t");
     let codes: Vec<&str> =
         answer["Failures"].as_array().unwrap().iter().map(|f| f["error"]["ErrorCode"].as_str().unwrap()).collect();
-    assert_eq!(codes, ["EntityNotFoundException", "InvalidInputException", "InvalidInputException"]);
+    assert_eq!(codes, ["EntityNotFoundException", "EntityNotFoundException", "InvalidInputException"]);
     assert_eq!(answer["Failures"][1]["type"], "compaction");
 }
 
@@ -211,4 +212,89 @@ async fn the_last_run_is_the_last_in_time_whatever_its_id() {
     let got = optimizer::get(&lake.app, lake.directory.as_ref(), names).await.unwrap();
     let started = later.started_ms.unwrap() as f64 / 1000.0;
     assert_eq!(got["TableOptimizer"]["lastRun"]["startTimestamp"], json!(started));
+}
+
+fn of(kind: &str) -> Value {
+    let mut input = target();
+    input["Type"] = json!(kind);
+    input
+}
+
+fn of_with(kind: &str, config: Value) -> Value {
+    let mut input = of(kind);
+    input["TableOptimizerConfiguration"] = config;
+    input
+}
+
+#[tokio::test]
+async fn other_types_are_kept_and_have_no_runs() {
+    let lake = lake().await;
+    let (app, directory) = (&lake.app, lake.directory.as_ref());
+    let role = "arn:aws:iam::000000000000:role/keeper";
+    optimizer::create(app, directory, of_with("compaction", json!({"roleArn": role, "enabled": true}))).await.unwrap();
+    let retention = json!({"retentionConfiguration": {"icebergConfiguration": {"snapshotRetentionPeriodInDays": 7}}});
+    optimizer::create(app, directory, of_with("retention", retention)).await.unwrap();
+    let again = optimizer::create(app, directory, of_with("compaction", json!({}))).await.unwrap_err();
+    assert_eq!(again.name, AlreadyExists);
+    let found = optimizer::get(app, directory, of("compaction")).await.unwrap();
+    let iceberg = json!({"strategy": "binpack", "minInputFiles": 100, "deleteFileThreshold": 1});
+    assert_eq!(
+        found["TableOptimizer"],
+        json!({"type": "compaction", "configurationSource": "table", "configuration": {
+            "roleArn": role, "enabled": true, "compactionConfiguration": {"icebergConfiguration": iceberg}}})
+    );
+    let found = optimizer::get(app, directory, of("retention")).await.unwrap();
+    assert_eq!(
+        found["TableOptimizer"]["configuration"]["retentionConfiguration"]["icebergConfiguration"],
+        json!({"snapshotRetentionPeriodInDays": 7, "numberOfSnapshotsToRetain": 1, "cleanExpiredFiles": false,
+            "runRateInHours": 24})
+    );
+    // Paused alone: the rest stays.
+    optimizer::update(app, directory, of_with("compaction", json!({"enabled": false}))).await.unwrap();
+    let found = optimizer::get(app, directory, of("compaction")).await.unwrap();
+    let configuration = &found["TableOptimizer"]["configuration"];
+    assert_eq!((&configuration["enabled"], &configuration["roleArn"]), (&json!(false), &json!(role)));
+    assert_eq!(configuration["compactionConfiguration"]["icebergConfiguration"], iceberg);
+    let runs = optimizer::list_runs(app, directory, of("retention")).await.unwrap();
+    assert_eq!(runs["TableOptimizerRuns"], json!([]));
+    let entry = |kind: &str| json!({"databaseName": "db", "tableName": "t", "type": kind});
+    let batch = json!({"Entries": [entry("compaction"), entry("orphan_file_deletion")]});
+    let batch = optimizer::batch_get(app, directory, batch).await.unwrap();
+    assert_eq!(batch["TableOptimizers"][0]["tableOptimizer"]["type"], "compaction");
+    assert_eq!(batch["Failures"][0]["type"], "orphan_file_deletion");
+    optimizer::delete(app, directory, of("compaction")).await.unwrap();
+    for gone in [
+        optimizer::get(app, directory, of("compaction")).await,
+        optimizer::delete(app, directory, of("compaction")).await,
+        optimizer::update(app, directory, of_with("compaction", json!({}))).await,
+        optimizer::list_runs(app, directory, of("compaction")).await,
+    ] {
+        assert_eq!(gone.unwrap_err().name, EntityNotFound);
+    }
+    optimizer::get(app, directory, of("retention")).await.unwrap();
+    // The planner never sees them.
+    assert_eq!(plan_due(app, crate::ports::Deadline(i64::MAX)).await.unwrap().optimizers, 0);
+}
+
+#[tokio::test]
+async fn configurations_of_other_types_have_to_match() {
+    let lake = lake().await;
+    let (app, directory) = (&lake.app, lake.directory.as_ref());
+    let iceberg = |block: Value| json!({"retentionConfiguration": {"icebergConfiguration": block}});
+    for (kind, config) in [
+        ("retention", json!({})),
+        ("retention", json!({"compactionConfiguration": {}, "retentionConfiguration": {}})),
+        ("retention", json!({"orphanFileDeletionConfiguration": {}})),
+        ("compaction", json!({"retentionConfiguration": {}})),
+        ("compaction", json!({"orphanFileDeletionConfiguration": {}})),
+        ("compaction", json!({"compactionConfiguration": {"icebergConfiguration": {"minInputFiles": 0}}})),
+        ("retention", iceberg(json!({"runRateInHours": 2}))),
+        ("retention", iceberg(json!({"snapshotRetentionPeriodInDays": 0}))),
+    ] {
+        let error = optimizer::create(app, directory, of_with(kind, config.clone())).await.unwrap_err();
+        assert_eq!(error.name, InvalidInput, "{kind} {config}: {error}");
+    }
+    let mut plain = of_with("compaction", json!({}));
+    plain["TableName"] = json!("plain");
+    assert_eq!(optimizer::create(app, directory, plain).await.unwrap_err().name, InvalidInput);
 }

@@ -1,0 +1,168 @@
+//! Replacing the definition of a table.
+
+use serde_json::{Map, Value as Json};
+
+use super::body::check_item_size;
+use super::epochs::plan_keys;
+use super::location_item;
+use super::rounds::{Rounds, lost_to_others};
+use super::spill::{Owner, load_body};
+use super::table_definition_item::{self, TableDefinition};
+use super::table_head_item::{self, TableRef};
+use super::tables::{find_table, put, put_location, stored_definition};
+use super::version_item;
+use super::work::{self, CatalogWork};
+use super::work_item;
+use super::writes::transact;
+use super::{CatalogError, Revision, TableId};
+use crate::ports::Ports;
+use crate::store::{Condition, Consistency, Item, Write};
+
+/// Versions of one table that are kept, the current one included (a limit of the service).
+pub const VERSIONS_MAX: i64 = 100_000;
+
+/// What becomes of the version that an update replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Archive {
+    Keep,
+    /// `SkipArchive`
+    Skip,
+}
+
+/// The definition that is replaced: as it is stored, and what it says.
+struct Old {
+    item: Item,
+    definition: TableDefinition,
+}
+
+async fn read_old(ports: &Ports, table: &TableId) -> Result<Option<Old>, CatalogError> {
+    let Some(item) = ports.items.get(&table_definition_item::key(table), Consistency::Strong).await? else {
+        return Ok(None);
+    };
+    let mut loaded = item.clone();
+    match load_body(ports, Owner::Table(table), &mut loaded).await {
+        Ok(()) => Ok(Some(Old { item, definition: table_definition_item::decode(&loaded)? })),
+        Err(CatalogError::DroppedMeanwhile) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The head after an update. Identity and everything that hangs on the table stay.
+fn plan_head(
+    current: &TableRef,
+    definition: &TableDefinition,
+    revision: Revision,
+    now_ms: i64,
+) -> Result<TableRef, CatalogError> {
+    let next = plan_keys(current, definition.partition_keys(), now_ms)?;
+    Ok(TableRef { version: current.version.saturating_add(1), revision, ..next })
+}
+
+/// Replaces the definition of a table; its version grows by one, and the replaced one is kept in the same transaction
+/// unless `archive` says otherwise. Creation time, partitions, indexes and statistics stay.
+///
+/// With `expected_version`, only if that is the current version (compared as text). This is the commit lock of Iceberg's
+/// clients: a conditional write. Without it the last writer wins.
+///
+/// # Errors
+/// [`CatalogError::TableChanged`] when `expected_version` is not the current one, and without it when others were faster
+/// again and again; [`CatalogError::LimitExceeded`] when too many versions are kept. Nothing is written then.
+pub async fn update_table(
+    ports: &Ports,
+    database: &str,
+    input: Map<String, Json>,
+    expected_version: Option<&str>,
+    archive: Archive,
+) -> Result<TableRef, CatalogError> {
+    let sent_name = input.get("Name").and_then(Json::as_str).unwrap_or_default().to_owned();
+    let definition = TableDefinition::new(input, ports.clock.now_ms());
+    definition.location()?;
+    let mut prepared: Option<(TableId, Item)> = None;
+    let mut rounds = Rounds::default();
+    loop {
+        let current = find_table(ports.items.as_ref(), ports.clock.as_ref(), database, &sent_name).await?;
+        if expected_version.is_some_and(|expected| expected != current.version.to_string()) {
+            return Err(CatalogError::TableChanged);
+        }
+        let old = read_old(ports, &current.table_id).await?;
+        // Another version than the head's: somebody was here between the two reads.
+        if let Some(old) = old.filter(|old| old.definition.version == current.version) {
+            let item = match prepared.take() {
+                Some((table, item)) if table == current.table_id => item,
+                _ => stored_definition(ports, &current.table_id, &definition).await?,
+            };
+            let now_ms = ports.clock.now_ms();
+            let next = plan_head(&current, &definition, Revision::fresh(ports.ids.as_ref()), now_ms)?;
+            let opens_epoch = next.epoch != current.epoch;
+            let writes = plan_writes(ports, &current, &next, &old, &definition, item.clone(), archive).await?;
+            match transact(ports, &writes).await {
+                Ok(()) => {
+                    if opens_epoch {
+                        work::request(ports, &CatalogWork::SettleTable(next.table_id.clone())).await;
+                    }
+                    return Ok(next);
+                }
+                Err(cancelled) => lost_to_others(cancelled)?,
+            }
+            prepared = Some((current.table_id, item));
+        }
+        if !rounds.again(ports).await {
+            return Err(CatalogError::TableChanged);
+        }
+    }
+}
+
+async fn plan_writes(
+    ports: &Ports,
+    current: &TableRef,
+    next: &TableRef,
+    old: &Old,
+    definition: &TableDefinition,
+    mut item: Item,
+    archive: Archive,
+) -> Result<Vec<Write>, CatalogError> {
+    let head = table_head_item::encode(next);
+    let at_head = table_head_item::key(&next.database, &next.name);
+    check_item_size(&at_head, &head, "The list of this table's partition keys")?;
+    let mut writes = vec![put(at_head, head, Condition::equals("revision", current.revision.as_str()))];
+    let mut archived = old.definition.archived;
+    if archive == Archive::Keep {
+        check_versions(ports, next, archived).await?;
+        archived = archived.saturating_add(1);
+        let at_version = version_item::key(&next.table_id, old.definition.version);
+        writes.push(put(at_version, old.item.clone(), Condition::Absent));
+    }
+    table_definition_item::number(&mut item, next.version, archived);
+    writes.push(put(table_definition_item::key(&next.table_id), item, Condition::Present));
+    let (location, old_location) = (definition.location()?, old.definition.location().ok().flatten());
+    if old_location != location {
+        writes.extend(location.map(|location| put_location(next, location)));
+        writes.extend(
+            old_location.map(|old| Write::Delete {
+                key: location_item::key(&old, &next.table_id),
+                condition: Condition::Always,
+            }),
+        );
+    }
+    if next.epoch != current.epoch {
+        writes.push(work_item::open(ports, next));
+    }
+    Ok(writes)
+}
+
+/// Whether one more version can be kept. Deleted ones are looked up only when it matters.
+async fn check_versions(ports: &Ports, table: &TableRef, archived: i64) -> Result<(), CatalogError> {
+    // The one that is archived now, and the new current one.
+    let with_both = archived.saturating_add(2);
+    if with_both <= VERSIONS_MAX {
+        return Ok(());
+    }
+    let item = ports.items.get(&version_item::deleted_key(&table.table_id), Consistency::Strong).await?;
+    let deleted = item.map(|item| version_item::decode_deleted(&item)).transpose()?.map_or(0, |deleted| deleted.count);
+    if with_both.saturating_sub(deleted) <= VERSIONS_MAX {
+        return Ok(());
+    }
+    Err(CatalogError::LimitExceeded(format!(
+        "Number of TABLE_VERSION resources exceeds the limit {VERSIONS_MAX} per TABLE"
+    )))
+}
