@@ -215,6 +215,9 @@ fn regex(pattern: &str, source: Option<String>) -> String {
     match pattern {
         "single_line" => r"^[^\u0000-\u0008\u000a-\u001f\ufffe\uffff]*$".to_owned(),
         "multi_line" => r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]*$".to_owned(),
-        _ => format!("^(?:{})$", source.unwrap()),
+        // Letters, numbers and punctuation of any script: not every dialect can name them.
+        "letters_numbers_punctuation" => r"^\S*$".to_owned(),
+        "regex" => format!("^(?:{})$", source.unwrap()),
+        other => panic!("the pattern {other} has no spelling yet"),
     }
 }
