@@ -287,3 +287,64 @@ async fn specs_are_paged_like_partitions() {
     let missing = front.rest("GET /v1/databases/d/tables/u/partition-specs", &[], Value::Null).await;
     assert_eq!(missing.status, 404);
 }
+
+#[tokio::test]
+async fn everything_else_has_an_address_and_its_statuses() {
+    let front = Front::with_data().await;
+    let arn = format!("arn:aws:glue:us-east-1:{}:database/sales", front.app.settings.account_id);
+    let arn = arn.replace(':', "%3A");
+    let function = json!({ "FunctionInput": { "FunctionName": "F", "ClassName": "c" } });
+    let statistics = json!({ "ColumnStatisticsList": [{ "ColumnName": "c", "ColumnType": "int", "AnalyzedTime": 1,
+        "StatisticsData": { "Type": "LONG", "LongColumnStatisticsData": { "NumberOfNulls": 1, "NumberOfDistinctValues": 2 } } }] });
+    let update = json!({ "TableInput": { "Name": "A/B c", "PartitionKeys": [{ "Name": "n", "Type": "int" }] } });
+    let database = json!({ "DatabaseInput": { "Name": "sales", "Description": "x" } });
+    let index = json!({ "PartitionIndex": { "IndexName": "i", "Keys": ["n"] } });
+    let none = Value::Null;
+    for (request, body, status) in [
+        ("PUT /v1/databases/sales".to_owned(), database, 200),
+        (format!("PUT {TABLE}"), update, 200),
+        (format!("GET {TABLE}/versions"), none.clone(), 200),
+        (format!("GET {TABLE}/versions/0"), none.clone(), 200),
+        (format!("GET {TABLE}/versions/7"), none.clone(), 404),
+        (format!("DELETE {TABLE}/versions/1"), none.clone(), 422),
+        (format!("DELETE {TABLE}/versions/0"), none.clone(), 204),
+        (format!("DELETE {TABLE}/versions/0"), none.clone(), 404),
+        (format!("POST {TABLE}/batch-delete-versions"), json!({ "VersionIds": ["0"] }), 200),
+        (format!("PUT {TABLE}/statistics"), statistics.clone(), 200),
+        (format!("GET {TABLE}/statistics?column=c&column=d"), none.clone(), 200),
+        (format!("GET {TABLE}/statistics"), none.clone(), 422),
+        (format!("DELETE {TABLE}/statistics?column=c"), none.clone(), 204),
+        (format!("PUT {TABLE}/partition/statistics?value=1"), statistics.clone(), 200),
+        (format!("PUT {TABLE}/partition/statistics?value=7"), statistics, 404),
+        (format!("GET {TABLE}/partition/statistics?value=1&column=c"), none.clone(), 200),
+        (format!("DELETE {TABLE}/partition/statistics?value=1&column=c"), none.clone(), 204),
+        (format!("POST {TABLE}/indexes"), index.clone(), 201),
+        // One at a time.
+        (format!("POST {TABLE}/indexes"), index, 422),
+        (format!("GET {TABLE}/indexes"), none.clone(), 200),
+        (format!("DELETE {TABLE}/indexes/j"), none.clone(), 404),
+        ("POST /v1/databases/sales/functions".to_owned(), function.clone(), 201),
+        ("POST /v1/databases/sales/functions".to_owned(), function.clone(), 409),
+        ("GET /v1/databases/sales/functions/f".to_owned(), none.clone(), 200),
+        ("PUT /v1/databases/sales/functions/f".to_owned(), function, 200),
+        ("GET /v1/databases/sales/functions?pattern=.*".to_owned(), none.clone(), 200),
+        ("GET /v1/functions?pattern=*".to_owned(), none.clone(), 200),
+        ("DELETE /v1/databases/sales/functions/f".to_owned(), none.clone(), 204),
+        ("GET /v1/databases/sales/functions/f".to_owned(), none.clone(), 404),
+        (format!("POST /v1/tags?arn={arn}"), json!({ "TagsToAdd": { "a": "b" } }), 200),
+        (format!("GET /v1/tags?arn={arn}"), none.clone(), 200),
+        (format!("DELETE /v1/tags?arn={arn}&key=a&key=b"), none.clone(), 204),
+        ("GET /v1/tags?arn=x".to_owned(), none.clone(), 422),
+        ("POST /v1/search-tables".to_owned(), json!({ "SearchText": "a/b" }), 200),
+        ("GET /v1/import-status".to_owned(), none.clone(), 200),
+        ("GET /v1/catalogs".to_owned(), none.clone(), 200),
+        (format!("GET {TABLE}/optimizers/orphan_file_deletion"), none.clone(), 404),
+        ("POST /v1/batch-get-optimizers".to_owned(), json!({ "Entries": [] }), 200),
+        ("POST /v1/databases/sales/batch-delete-tables".to_owned(), json!({ "TablesToDelete": ["a/b c", "z"] }), 200),
+        ("POST /v1/databases/sales/batch-delete-tables".to_owned(), json!({}), 422),
+    ] {
+        let answer = front.rest(&request, &[], body.clone()).await;
+        assert_eq!(answer.status, status, "{request} {body}: {}", answer.body);
+        assert_eq!(answer.body.is_object(), status != 204, "{request}");
+    }
+}
