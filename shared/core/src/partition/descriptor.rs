@@ -83,9 +83,14 @@ impl Shared {
         if content.is_empty() {
             return None;
         }
-        let text = sorted(&Json::Object(content.clone())).to_string();
+        let text = canonical(&content);
         Some(Self { hash: Hash(Sha256::digest(text.as_bytes()).into()), content, size_bytes: escaped_len(&text) })
     }
+}
+
+/// One text for all spellings of the same content.
+pub(super) fn canonical(content: &Map<String, Json>) -> String {
+    sorted(&Json::Object(content.clone())).to_string()
 }
 
 /// The same with the members of all objects in order of name.
