@@ -22,7 +22,9 @@ use lakewarden_core::ports::PartitionMoves;
         lakewarden --ephemeral            the same with data that is gone afterwards\n  \
         lakewarden demo                   real data through all three paths, in its own process\n  \
         lakewarden clock advance 4d       let four days pass in a running Lakewarden\n  \
-        lakewarden dead-letters           events that could not be handled\n\n\
+        lakewarden dead-letters           events that could not be handled\n  \
+        lakewarden import --region eu-west-1 --dry-run   what copying AWS Glue's catalog would create\n  \
+        lakewarden discover shop orders   register the partitions that lie on S3\n\n\
         RUST_LOG sets what is logged (for example RUST_LOG=debug)."
 )]
 pub struct Cli {
@@ -136,6 +138,12 @@ pub enum Command {
         #[command(subcommand)]
         action: Option<ClockAction>,
     },
+    /// Copy databases, tables and partitions from a Glue-compatible catalog into a Lakewarden. What is there already stays
+    /// as it is, so it can be repeated; stopped, it goes on where it stood.
+    Import(ImportArgs),
+    /// Register the partitions whose folders (day=2026-11-01/hour=7/) lie under a table on S3, and report folders that are
+    /// none of partitions and partitions without folders.
+    Discover(DiscoverArgs),
     /// List the events and messages that were given up after several tries.
     DeadLetters {
         #[command(flatten)]
@@ -144,6 +152,59 @@ pub enum Command {
         #[arg(long)]
         redrive: bool,
     },
+}
+
+/// What to copy, from where.
+#[derive(Clone, Debug, Args)]
+pub struct ImportArgs {
+    #[command(flatten)]
+    pub at: GatewayArgs,
+    /// Endpoint of the catalog to copy from. [default: AWS Glue in the region]
+    #[arg(long, value_name = "URL")]
+    pub from: Option<String>,
+    /// Region of the catalog to copy from. [default: AWS_REGION, or the profile's]
+    #[arg(long)]
+    pub region: Option<String>,
+    /// Profile whose credentials are used. [default: AWS_PROFILE; credentials come from the environment, profiles, or the
+    /// machine's or container's role]
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Id of the catalog to copy from, if it is not the account's own.
+    #[arg(long, value_name = "ID")]
+    pub catalog_id: Option<String>,
+    /// Copy this database; can be given several times. [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub database: Vec<String>,
+    /// Copy this table of the database; can be given several times. [default: all]
+    #[arg(long, value_name = "NAME", requires = "database")]
+    pub table: Vec<String>,
+    /// Change nothing; say what would be created.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Look at everything again, also at what an earlier run that was stopped had done.
+    #[arg(long)]
+    pub restart: bool,
+    /// File that remembers where a run stands. [default: one for each source and target, under .lakewarden/imports/]
+    #[arg(long, value_name = "FILE")]
+    pub journal: Option<PathBuf>,
+}
+
+/// Which table's partitions to look for.
+#[derive(Clone, Debug, Args)]
+pub struct DiscoverArgs {
+    #[command(flatten)]
+    pub at: GatewayArgs,
+    pub database: String,
+    pub table: String,
+    /// Change nothing; say what would be registered.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Endpoint of the S3 that has the table. [default: the laptop's if one answers at the gateway's address, else AWS]
+    #[arg(long, value_name = "URL")]
+    pub s3_endpoint: Option<String>,
+    /// Region. [default: AWS_REGION, or the profile's]
+    #[arg(long)]
+    pub region: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -181,6 +242,13 @@ mod tests {
         for line in ["lakewarden --ephemeral demo", "lakewarden --data-dir x clock", "lakewarden --s3-port 1 serve"] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_table_is_of_a_database() {
+        assert!(parse("lakewarden import --database a --table b --table c").is_ok());
+        assert!(parse("lakewarden import --table b").is_err());
+        assert!(parse("lakewarden discover a").is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use lakewarden_core::glue::{GlueException, GlueExceptionName, IF_REVISION_HEADER, WireAnswer};
 use lakewarden_core::ports::App;
 
-use crate::rest::RestAnswer;
+use crate::rest::{Preconditions, RestAnswer, RestError};
 
 /// What routing needs of a request.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct Envelope {
     pub(crate) target: Option<String>,
     /// `x-lakewarden-if-revision`.
     pub(crate) expected_revision: Option<String>,
+    if_match: Option<String>,
+    if_none_match: Option<String>,
     pub(crate) request_id: String,
 }
 
@@ -41,6 +43,8 @@ impl Envelope {
             path: path.to_owned(),
             target: header("x-amz-target"),
             expected_revision: header(IF_REVISION_HEADER),
+            if_match: header("if-match"),
+            if_none_match: header("if-none-match"),
             request_id: request_id.unwrap_or_else(|| app.ports.ids.uuid().to_string()),
         }
     }
@@ -50,8 +54,36 @@ impl Envelope {
         if self.is_glue() {
             WireAnswer::new(Err(failure), &self.request_id)
         } else {
-            rest_answer(Err(failure), &self.request_id)
+            self.rest_answer(Err(failure.into()))
         }
+    }
+
+    /// What must hold for a REST request to be carried out.
+    pub(crate) fn preconditions(&self) -> Result<Preconditions, GlueException> {
+        if self.expected_revision.is_some() {
+            let text = format!("{IF_REVISION_HEADER} goes with the service's protocol; on REST it is If-Match.");
+            return Err(GlueException::invalid_input(text));
+        }
+        Preconditions::parse(self.if_match.as_deref(), self.if_none_match.as_deref())
+    }
+
+    /// An answer of REST: the same names and bodies, proper statuses. HEAD has all of it but the body.
+    pub(crate) fn rest_answer(&self, outcome: Result<RestAnswer, RestError>) -> WireAnswer {
+        let (status, more, body, failure) = match outcome {
+            Ok(RestAnswer { status, headers, body }) => (status, headers, body, None),
+            Err(RestError { status, headers, failure }) => {
+                let mut headers = headers;
+                headers.push(("x-amzn-errortype", failure.name.as_str().to_owned()));
+                (status, headers, Some(failure.body()), Some(failure))
+            }
+        };
+        let mut headers = vec![("x-amzn-requestid", self.request_id.clone())];
+        if body.is_some() {
+            headers.push(("content-type", "application/json".to_owned()));
+        }
+        headers.extend(more);
+        let body = body.filter(|_| self.method != Method::HEAD).map(|body| body.to_string());
+        WireAnswer { status, headers, body: body.unwrap_or_default(), failure }
     }
 }
 
@@ -63,20 +95,6 @@ pub(crate) fn body(request: &ApiGatewayV2httpRequest) -> Result<Vec<u8>, GlueExc
             GlueException::new(GlueExceptionName::Serialization, "The event says that its body is base64; it is not.")
         }),
         Some(body) => Ok(body.clone().into_bytes()),
-    }
-}
-
-/// An answer of REST: the same names and bodies, proper statuses.
-pub(crate) fn rest_answer(outcome: Result<RestAnswer, GlueException>, request_id: &str) -> WireAnswer {
-    let mut headers =
-        vec![("content-type", "application/json".to_owned()), ("x-amzn-requestid", request_id.to_owned())];
-    match outcome {
-        Ok(answer) => WireAnswer { status: answer.status, headers, body: answer.body.to_string(), failure: None },
-        Err(failure) => {
-            headers.push(("x-amzn-errortype", failure.name.as_str().to_owned()));
-            let (status, body) = (failure.name.rest_status(), failure.body().to_string());
-            WireAnswer { status, headers, body, failure: Some(failure) }
-        }
     }
 }
 

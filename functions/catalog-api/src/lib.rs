@@ -55,8 +55,11 @@ async fn route(app: &App, request: &ApiGatewayV2httpRequest, envelope: &Envelope
         .await;
     }
     let query = request.raw_query_string.as_deref().unwrap_or_default();
-    let outcome = rest::dispatch(app, &envelope.method, &envelope.path, query, body).await;
-    envelope::rest_answer(outcome, &envelope.request_id)
+    let outcome = match envelope.preconditions() {
+        Ok(conditions) => rest::dispatch(app, &envelope.method, &envelope.path, query, conditions, body).await,
+        Err(refusal) => Err(refusal.into()),
+    };
+    envelope.rest_answer(outcome)
 }
 
 /// The platform drops an answer above its limit; better to say so.

@@ -1,78 +1,68 @@
 //! REST on `/v1`, for people and curl. Bodies have the shapes of the service's protocol; errors have its names, with
 //! proper HTTP statuses.
 //!
-//! One table of routes. To serve another: write its handler, add a line to [`ROUTES`].
+//! One table of routes ([`ROUTES`]); each names an operation of the service and says which members path and query give.
+//! The operation itself is the one that answers `POST /`.
 
-mod catalog;
+mod call;
+mod conditions;
+#[cfg(test)]
+mod openapi;
 mod request;
+mod route;
+mod routes;
+mod specs;
 mod sweeps;
-
-use std::future::Future;
-use std::pin::Pin;
 
 use http::Method;
 use lakewarden_core::glue::{GlueException, GlueExceptionName};
 use lakewarden_core::ports::App;
 use serde_json::Value;
 
+pub use conditions::Preconditions;
 pub use request::RestRequest;
+pub use route::{Kind, Query, Revisioned, Route, Target};
+pub use routes::ROUTES;
 
-/// An answer of a route.
+/// An answer of a route. Without a body for 204 and 304.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestAnswer {
     pub status: u16,
-    pub body: Value,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Option<Value>,
 }
 
 impl RestAnswer {
+    pub fn new(status: u16, body: Value) -> Self {
+        Self { status, headers: Vec::new(), body: Some(body).filter(|_| status != 204) }
+    }
+
     pub fn ok(body: Value) -> Self {
-        Self { status: 200, body }
+        Self::new(200, body)
     }
 
     /// Taken on; it goes on after the answer.
     pub fn accepted(body: Value) -> Self {
-        Self { status: 202, body }
+        Self::new(202, body)
     }
 }
 
-/// What a handler gives back.
-pub type Answering<'a> = Pin<Box<dyn Future<Output = Result<RestAnswer, GlueException>> + Send + 'a>>;
-/// `async fn(&App, RestRequest) -> Result<RestAnswer, GlueException>`, boxed by `route!`.
-pub type Handler = for<'a> fn(&'a App, RestRequest) -> Answering<'a>;
-
-/// A method, a path with `{parameters}`, and what answers it.
-#[derive(Clone, Copy, Debug)]
-pub struct Route {
-    pub method: &'static str,
-    pub path: &'static str,
-    pub handler: Handler,
+/// A refusal with its HTTP status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestError {
+    pub status: u16,
+    pub headers: Vec<(&'static str, String)>,
+    pub failure: GlueException,
 }
 
-/// `route!("GET", "/v1/…/{name}", handler)` with
-/// `async fn handler(&App, RestRequest) -> Result<RestAnswer, GlueException>`.
-macro_rules! route {
-    ($method:literal, $path:literal, $handler:path) => {{
-        fn boxed(app: &App, request: RestRequest) -> Answering<'_> {
-            Box::pin($handler(app, request))
-        }
-        Route { method: $method, path: $path, handler: boxed }
-    }};
+impl From<GlueException> for RestError {
+    fn from(failure: GlueException) -> Self {
+        Self { status: failure.name.rest_status(), headers: Vec::new(), failure }
+    }
 }
 
-/// Everything that is served.
-pub static ROUTES: &[Route] = &[
-    route!("GET", "/v1/databases", catalog::list_databases),
-    route!("GET", "/v1/databases/{database}", catalog::get_database),
-    route!("GET", "/v1/databases/{database}/tables", catalog::list_tables),
-    route!("GET", "/v1/databases/{database}/tables/{table}", catalog::get_table),
-    route!("GET", "/v1/databases/{database}/tables/{table}/partitions", catalog::list_partitions),
-    route!("POST", "/v1/databases/{database}/tables/{table}/sweeps", sweeps::start),
-    route!("GET", "/v1/databases/{database}/tables/{table}/sweeps", sweeps::list),
-    route!("GET", "/v1/databases/{database}/tables/{table}/sweeps/{run}", sweeps::get),
-    route!("GET", "/v1/databases/{database}/tables/{table}/sweeps/{run}/report", sweeps::report),
-];
-
-/// Answers a request to `path` (percent-encoded) with the route that fits.
+/// Answers a request to `path` (percent-encoded) with the route that fits. HEAD is GET; whoever sends the answer leaves
+/// its body out.
 ///
 /// # Errors
 /// What the route refuses; `UnknownOperationException`, which lists the routes, when none fits.
@@ -81,16 +71,38 @@ pub async fn dispatch(
     method: &Method,
     path: &str,
     query: &str,
+    preconditions: Preconditions,
     body: Vec<u8>,
-) -> Result<RestAnswer, GlueException> {
+) -> Result<RestAnswer, RestError> {
     let segments = request::decode_path(path)?;
-    for route in ROUTES.iter().filter(|route| route.method == method.as_str()) {
-        if let Some(parameters) = request::match_path(route.path, &segments) {
-            let request = RestRequest::new(parameters, query, body)?;
-            return (route.handler)(app, request).await;
+    let method = if method == Method::HEAD { "GET" } else { method.as_str() };
+    let mut others = Vec::new();
+    for route in ROUTES {
+        let Some(parameters) = request::match_path(route.path, &segments) else { continue };
+        if route.method == method {
+            return call::serve(app, route, RestRequest::new(parameters, query, preconditions, body)?).await;
         }
+        others.push(route.method);
     }
+    Err(if others.is_empty() { no_route() } else { other_methods(&others) })
+}
+
+fn no_route() -> RestError {
     let served: Vec<String> = ROUTES.iter().map(|route| format!("{} {}", route.method, route.path)).collect();
     let text = format!("No such route. Served: POST / (the service's JSON protocol), {}.", served.join(", "));
-    Err(GlueException::new(GlueExceptionName::UnknownOperation, text))
+    GlueException::new(GlueExceptionName::UnknownOperation, text).into()
+}
+
+fn other_methods(methods: &[&str]) -> RestError {
+    let mut allowed = methods.to_vec();
+    if methods.contains(&"GET") {
+        allowed.push("HEAD");
+    }
+    let allowed = allowed.join(", ");
+    let text = format!("This address is not served with that method; it is with {allowed}.");
+    RestError {
+        status: 405,
+        headers: vec![("allow", allowed)],
+        failure: GlueException::new(GlueExceptionName::UnknownOperation, text),
+    }
 }

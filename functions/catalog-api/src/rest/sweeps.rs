@@ -1,37 +1,30 @@
 //! Sweeps of a table: start one, look at runs, read a report.
 
-use lakewarden_core::glue::GlueException;
 use lakewarden_core::ports::App;
 use lakewarden_core::sweep::rest;
+use serde_json::{Map, Value};
 
-use super::{RestAnswer, RestRequest};
+use super::{RestAnswer, RestError, RestRequest};
 
 /// `{"mode": "dry_run" | "ordinary"}`; 202 with the queued run.
-pub async fn start(app: &App, request: RestRequest) -> Result<RestAnswer, GlueException> {
-    request.allow_query(&[])?;
-    let body = serde_json::from_slice(&request.body).map_err(|error| {
-        GlueException::invalid_input(format!("The body should be JSON like {{\"mode\": \"dry_run\"}}: {error}."))
-    })?;
-    let run = rest::start(app, request.path("database"), request.path("table"), &body).await?;
-    Ok(RestAnswer::accepted(run))
+pub async fn start(app: &App, request: RestRequest, input: Map<String, Value>) -> Result<RestAnswer, RestError> {
+    let (database, table) = (request.path("database"), request.path("table"));
+    Ok(RestAnswer::accepted(rest::start(app, database, table, &Value::Object(input)).await?))
 }
 
 /// Runs of the table, newest first.
-pub async fn list(app: &App, request: RestRequest) -> Result<RestAnswer, GlueException> {
-    request.allow_query(&["next_token"])?;
+pub async fn list(app: &App, request: RestRequest, _input: Map<String, Value>) -> Result<RestAnswer, RestError> {
     let token = request.query("next_token");
     Ok(RestAnswer::ok(rest::list(app, request.path("database"), request.path("table"), token).await?))
 }
 
 /// One run.
-pub async fn get(app: &App, request: RestRequest) -> Result<RestAnswer, GlueException> {
-    request.allow_query(&[])?;
+pub async fn get(app: &App, request: RestRequest, _input: Map<String, Value>) -> Result<RestAnswer, RestError> {
     Ok(RestAnswer::ok(rest::get(app, request.path("database"), request.path("table"), request.path("run")).await?))
 }
 
 /// One page of a run's report.
-pub async fn report(app: &App, request: RestRequest) -> Result<RestAnswer, GlueException> {
-    request.allow_query(&["next_token"])?;
+pub async fn report(app: &App, request: RestRequest, _input: Map<String, Value>) -> Result<RestAnswer, RestError> {
     let (database, table, run) = (request.path("database"), request.path("table"), request.path("run"));
     Ok(RestAnswer::ok(rest::report(app, database, table, run, request.query("next_token")).await?))
 }

@@ -10,11 +10,13 @@ mod input;
 mod model;
 pub mod operations;
 mod render;
+mod specs;
 mod validate;
 mod wire;
 
 pub use exception::{GlueException, GlueExceptionName};
-pub use wire::{IF_REVISION_HEADER, REVISION_HEADER, WireAnswer, answer, call, call_if};
+pub use specs::partition_specs;
+pub use wire::{IF_REVISION_HEADER, REVISION_HEADER, WireAnswer, answer, call, call_each_if, call_if};
 
 #[cfg(test)]
 mod tests;

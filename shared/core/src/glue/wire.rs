@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::operations::{find, served};
+use super::operations::{Operation, find, served};
 use super::validate::check_input;
 use super::{GlueException, GlueExceptionName};
 use crate::ports::App;
@@ -17,6 +17,9 @@ pub const REVISION_HEADER: &str = "x-lakewarden-revision";
 pub(super) const EXPECTED_REVISION: &str = "LakewardenExpectedRevision";
 /// Operations that take an expected revision.
 const TAKE_REVISION: [&str; 2] = ["UpdatePartition", "DeletePartition"];
+/// Batches that take one in each entry (under [`EXPECTED_REVISION`]), with the member that has the entries.
+const TAKE_REVISIONS: [(&str, &str); 2] =
+    [("BatchUpdatePartition", "Entries"), ("BatchDeletePartition", "PartitionsToDelete")];
 
 /// Content type of answers.
 const CONTENT_TYPE: &str = "application/x-amz-json-1.1";
@@ -106,15 +109,7 @@ pub async fn call_if(
     input: Value,
     expected_revision: Option<&str>,
 ) -> Result<Value, GlueException> {
-    let found = find(operation).ok_or_else(|| {
-        let text = format!("`{operation}` is not served. Served: {}.", served());
-        GlueException::new(GlueExceptionName::UnknownOperation, text)
-    })?;
-    let Value::Object(members) = &input else {
-        let text = "The input should be a JSON object.";
-        return Err(GlueException::new(GlueExceptionName::Serialization, text));
-    };
-    let mut checked = check_input(operation, members)?;
+    let (found, mut checked) = check(operation, input)?;
     if let Some(revision) = expected_revision {
         if !TAKE_REVISION.contains(&operation) {
             let takers = TAKE_REVISION.join(" and ");
@@ -125,6 +120,47 @@ pub async fn call_if(
     }
     check_catalog(app, &checked)?;
     (found.handler)(app, Value::Object(checked)).await
+}
+
+/// The same for a batch, with the revision that the caller expects of each entry, in the order of the entries.
+///
+/// # Errors
+/// `InvalidInputException` if one is given for an operation that has no use for it.
+pub async fn call_each_if(
+    app: &App,
+    operation: &str,
+    input: Value,
+    expected_revisions: &[Option<String>],
+) -> Result<Value, GlueException> {
+    let (found, mut checked) = check(operation, input)?;
+    if expected_revisions.iter().any(Option::is_some) {
+        let taker = TAKE_REVISIONS.iter().find(|(name, _)| *name == operation);
+        let (_, member) = taker.ok_or_else(|| {
+            let text = format!("Expected revisions of entries do not go with {operation}.");
+            GlueException::invalid_input(text)
+        })?;
+        let entries = checked.get_mut(*member).and_then(Value::as_array_mut).map(Vec::as_mut_slice);
+        for (entry, revision) in entries.unwrap_or_default().iter_mut().zip(expected_revisions) {
+            if let (Some(entry), Some(revision)) = (entry.as_object_mut(), revision) {
+                entry.insert(EXPECTED_REVISION.to_owned(), revision.as_str().into());
+            }
+        }
+    }
+    check_catalog(app, &checked)?;
+    (found.handler)(app, Value::Object(checked)).await
+}
+
+/// The operation, and its input as the model has it.
+fn check(operation: &str, input: Value) -> Result<(&'static Operation, serde_json::Map<String, Value>), GlueException> {
+    let found = find(operation).ok_or_else(|| {
+        let text = format!("`{operation}` is not served. Served: {}.", served());
+        GlueException::new(GlueExceptionName::UnknownOperation, text)
+    })?;
+    let Value::Object(members) = &input else {
+        let text = "The input should be a JSON object.";
+        return Err(GlueException::new(GlueExceptionName::Serialization, text));
+    };
+    Ok((found, check_input(operation, members)?))
 }
 
 /// There is one catalog, the account's own; absent means it.

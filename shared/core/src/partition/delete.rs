@@ -51,23 +51,25 @@ async fn apply(
     Ok(())
 }
 
-/// Deletes many partitions, each for itself; one answer per entry, in order. Of several entries with the same values the
-/// first goes first.
+/// Deletes many partitions, each for itself and only while it has the revision beside it, if there is one; one answer per
+/// entry, in order. Of several entries with the same values the first goes first.
 pub async fn delete_many(
     ports: &Ports,
     settings: &Settings,
     table: &TableRef,
-    entries: Vec<Vec<String>>,
+    entries: Vec<(Vec<String>, Option<Revision>)>,
 ) -> Vec<Result<(), CatalogError>> {
+    let (entries, expected): (Vec<Vec<String>>, Vec<Option<Revision>>) = entries.into_iter().unzip();
     let groups = plan_groups(&entries.iter().map(|values| vec![values.as_slice()]).collect::<Vec<_>>());
     let known = match Known::read(ports, table, entries.iter().map(Vec::as_slice)).await {
         Ok(known) => known,
         Err(error) => return entries.iter().map(|_| Err(error.clone())).collect(),
     };
-    let (entries, known) = (&entries, &known);
+    let (entries, known, expected) = (&entries, &known, &expected);
     let answers = apply_groups(entries.len(), groups, |at, turn| async move {
         let values = entries.get(at).map(Vec::as_slice).unwrap_or_default();
-        apply(ports, settings, table, values, known.of(table, values, turn), None).await
+        let expected = expected.get(at).and_then(Option::as_ref);
+        apply(ports, settings, table, values, known.of(table, values, turn), expected).await
     })
     .await;
     let limit = Limit(settings.max_partitions_per_table);

@@ -101,14 +101,15 @@ pub async fn update(
     apply(ports, settings, table, &planned, Knowledge::Unknown, expected).await
 }
 
-/// Updates many partitions, each for itself; one answer per entry, in order. Entries that name a partition in common, to
-/// update it or as the target of a move, take effect in order.
+/// Updates many partitions, each for itself and only while it has the revision beside it, if there is one; one answer per
+/// entry, in order. Entries that name a partition in common, to update it or as the target of a move, take effect in order.
 pub async fn update_many(
     ports: &Ports,
     settings: &Settings,
     table: &TableRef,
-    updates: Vec<PartitionUpdate>,
+    updates: Vec<(PartitionUpdate, Option<Revision>)>,
 ) -> Vec<Result<(), CatalogError>> {
+    let (updates, expected): (Vec<PartitionUpdate>, Vec<Option<Revision>>) = updates.into_iter().unzip();
     let planned: Vec<Result<Planned, CatalogError>> =
         updates.into_iter().map(|update| plan_update(table, settings, update)).collect();
     let groups = plan_groups(&planned.iter().map(touched).collect::<Vec<_>>());
@@ -117,12 +118,13 @@ pub async fn update_many(
         Ok(known) => known,
         Err(error) => return planned.into_iter().map(|planned| planned.and(Err(error.clone()))).collect(),
     };
-    let (planned, known) = (&planned, &known);
+    let (planned, known, expected) = (&planned, &known, &expected);
     apply_groups(planned.len(), groups, |at, turn: Turn| async move {
         match planned.get(at) {
             Some(Ok(planned)) => {
                 let knowledge = known.of(table, &planned.values, turn);
-                apply(ports, settings, table, planned, knowledge, None).await
+                let expected = expected.get(at).and_then(Option::as_ref);
+                apply(ports, settings, table, planned, knowledge, expected).await
             }
             Some(Err(error)) => Err(error.clone()),
             None => Ok(()),

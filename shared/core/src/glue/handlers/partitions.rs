@@ -78,8 +78,12 @@ pub(in crate::glue) async fn batch_update_partition(app: &App, input: Value) -> 
         Some(Value::Array(entries)) => entries,
         _ => Vec::new(),
     };
-    let updates: Vec<PartitionUpdate> = entries.into_iter().map(members).map(update_of).collect();
-    let values: Vec<Vec<String>> = updates.iter().map(|update| update.values.clone()).collect();
+    let entries = entries.into_iter().map(members);
+    let updates: Vec<(PartitionUpdate, Option<Revision>)> = entries
+        .map(|entry| (expected_revision(&entry), entry))
+        .map(|(expected, entry)| (update_of(entry), expected))
+        .collect();
+    let values: Vec<Vec<String>> = updates.iter().map(|(update, _)| update.values.clone()).collect();
     let answers = partition::update_many(&app.ports, &app.settings, &table, updates).await;
     Ok(json!({ "Errors": errors("PartitionValueList", &values, answers) }))
 }
@@ -186,7 +190,9 @@ pub(in crate::glue) async fn batch_delete_partition(app: &App, input: Value) -> 
     let input = members(input);
     let table = table_of(app, &input).await?;
     let entries = value_lists(&input, "PartitionsToDelete");
-    let answers = partition::delete_many(&app.ports, &app.settings, &table, entries.clone()).await;
+    let expected = input.list("PartitionsToDelete").iter().filter_map(Value::as_object).map(expected_revision);
+    let expecting = entries.iter().cloned().zip(expected).collect();
+    let answers = partition::delete_many(&app.ports, &app.settings, &table, expecting).await;
     let errors = errors("PartitionValues", &entries, answers);
     Ok(if errors.is_empty() { json!({}) } else { json!({ "Errors": errors }) })
 }

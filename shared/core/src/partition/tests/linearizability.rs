@@ -137,12 +137,13 @@ impl Run {
         let called = self.tick();
         if dice.roll(2) == 0 {
             let update = |name: &&'static str| PartitionUpdate { values: values(name), input: input(None, mark) };
+            let update = |name| (update(name), None);
             let answers = partition::update_many(ports, settings, table, names.iter().map(update).collect()).await;
             for (name, answer) in names.into_iter().zip(answers) {
                 self.record(called, Operation::Update { name, mark, expected: None }, answer_of(answer));
             }
         } else {
-            let answers = partition::delete_many(ports, settings, table, vec![values(first)]).await;
+            let answers = partition::delete_many(ports, settings, table, vec![(values(first), None)]).await;
             for answer in answers {
                 self.record(called, Operation::Delete { name: first, expected: None }, answer_of(answer));
             }

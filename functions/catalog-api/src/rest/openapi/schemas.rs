@@ -1,0 +1,223 @@
+//! Shapes of the service model as JSON schemas.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+/// What answers have on top of the service's, and the shapes of what the service does not have.
+fn own_schemas() -> [(&'static str, Value); 5] {
+    let partitions = json!({ "type": "array", "items": { "$ref": "#/components/schemas/Partition" } });
+    let text = json!({ "type": "string" });
+    [
+        (
+            "Error",
+            json!({ "type": "object", "required": ["__type", "Message"],
+            "properties": { "__type": text, "Message": text } }),
+        ),
+        ("Sweep", json!({ "type": "object", "required": ["run_id"], "properties": { "run_id": text } })),
+        (
+            "PartitionSpecWithSharedStorageDescriptor",
+            json!({ "type": "object", "required": ["StorageDescriptor", "Partitions"],
+            "properties": { "StorageDescriptor": { "$ref": "#/components/schemas/StorageDescriptor" }, "Partitions": partitions } }),
+        ),
+        (
+            "PartitionListComposingSpec",
+            json!({ "type": "object", "required": ["Partitions"],
+            "properties": { "Partitions": partitions } }),
+        ),
+        (
+            "PartitionSpecProxy",
+            json!({ "type": "object", "required": ["DatabaseName", "TableName"], "properties": {
+            "DatabaseName": text, "TableName": text,
+            "RootPath": { "type": "string", "minLength": 1, "maxLength": 255 },
+            "PartitionSpecWithSharedSD": { "$ref": "#/components/schemas/PartitionSpecWithSharedStorageDescriptor" },
+            "PartitionListComposingSpec": { "$ref": "#/components/schemas/PartitionListComposingSpec" } } }),
+        ),
+    ]
+}
+
+/// The two parts of the model, and what the document came to use of them.
+pub(super) struct Schemas {
+    shapes: BTreeMap<String, Value>,
+    inputs: Map<String, Value>,
+    outputs: Map<String, Value>,
+    used: BTreeMap<String, Value>,
+}
+
+impl Schemas {
+    pub(super) fn load() -> Self {
+        let requests: Value =
+            serde_json::from_str(include_str!("../../../../../shared/core/src/glue/model.json")).unwrap();
+        let answers: Value = serde_json::from_str(include_str!("answers.json")).unwrap();
+        let part = |model: &Value, name: &str| model[name].as_object().unwrap().clone();
+        let shapes = part(&answers, "shapes").into_iter().chain(part(&requests, "shapes")).collect();
+        let used = own_schemas().into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
+        let mut schemas =
+            Self { shapes, inputs: part(&requests, "operations"), outputs: part(&answers, "operations"), used };
+        for name in ["Partition", "StorageDescriptor"] {
+            schemas.refer(name);
+        }
+        schemas
+    }
+
+    pub(super) fn used(&self) -> &BTreeMap<String, Value> {
+        &self.used
+    }
+
+    /// Names of an operation's input members.
+    pub(super) fn members(&self, operation: &str) -> Vec<String> {
+        self.inputs[operation]["members"].as_object().unwrap().keys().cloned().collect()
+    }
+
+    pub(super) fn is_required(&self, operation: &str, member: &str) -> bool {
+        let required = self.inputs.get(operation).and_then(|input| input["required"].as_array());
+        required.is_some_and(|required| required.iter().any(|name| name == member))
+    }
+
+    /// The body of a request: the operation's input without the members that the address gives.
+    pub(super) fn input(&mut self, operation: &str, given: &BTreeSet<&str>) -> Value {
+        let input = self.inputs[operation].clone();
+        let mut properties = Map::new();
+        for (name, shape) in input["members"].as_object().unwrap() {
+            if !given.contains(name.as_str()) {
+                properties.insert(name.clone(), self.refer(shape.as_str().unwrap()));
+            }
+        }
+        // The catalog is the account's own unless the body says otherwise.
+        let required = input["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|name| name.as_str().is_some_and(|name| !given.contains(name) && name != "CatalogId"));
+        let required: Vec<&Value> = required.collect();
+        let mut schema = json!({ "type": "object", "properties": properties });
+        if !required.is_empty() {
+            schema["required"] = json!(required);
+        }
+        schema
+    }
+
+    pub(super) fn output(&mut self, operation: &str) -> Value {
+        let specs = json!({ "type": "array", "items": { "$ref": "#/components/schemas/PartitionSpecProxy" } });
+        let text = json!({ "type": "string" });
+        match operation {
+            "GetPartitionSpecs" => {
+                return json!({ "type": "object", "required": ["PartitionSpecs"],
+                    "properties": { "PartitionSpecs": specs, "NextToken": text } });
+            }
+            "StartSweep" | "GetSweep" => return json!({ "$ref": "#/components/schemas/Sweep" }),
+            "ListSweeps" | "GetSweepReport" => return json!({ "type": "object" }),
+            _ => {}
+        }
+        let members = self.outputs[operation].as_object().unwrap().clone();
+        let properties: Map<String, Value> =
+            members.into_iter().map(|(name, shape)| (name, self.refer(shape.as_str().unwrap()))).collect();
+        if properties.is_empty() {
+            json!({ "type": "object" })
+        } else {
+            json!({ "type": "object", "properties": properties })
+        }
+    }
+
+    /// The schema of an input's member, in place: `A.B` is a member of a structure.
+    pub(super) fn inline_member(&mut self, operation: &str, member: &str) -> Value {
+        let (outer, inner) = member.split_once('.').map_or((member, None), |(outer, inner)| (outer, Some(inner)));
+        let outer = self.inputs[operation]["members"][outer].as_str().unwrap();
+        let shape = match inner {
+            None => outer.to_owned(),
+            Some(inner) => self.shapes[outer]["members"][inner].as_str().unwrap().to_owned(),
+        };
+        let mut schema = self.schema(&shape);
+        if let Some(items) = self.shapes[&shape]["member"].as_str().map(str::to_owned) {
+            schema["items"] = self.schema(&items);
+        }
+        schema
+    }
+
+    /// A list of an input whose entries may have one more text.
+    pub(super) fn list_with(&mut self, operation: &str, member: &str, more: &str) -> Value {
+        let list = self.inputs[operation]["members"][member].as_str().unwrap().to_owned();
+        let entry = self.shapes[&list]["member"].as_str().unwrap().to_owned();
+        let mut schema = self.schema(&list);
+        let mut items = self.schema(&entry);
+        items["properties"][more] = json!({ "type": "string", "description": "The revision that was read." });
+        schema["items"] = items;
+        schema
+    }
+
+    /// A reference; short for shapes that are a type and nothing else.
+    fn refer(&mut self, name: &str) -> Value {
+        let schema = if self.used.contains_key(name) { Value::Null } else { self.schema(name) };
+        if schema.as_object().is_some_and(|schema| schema.len() <= 1) {
+            return schema;
+        }
+        if !schema.is_null() {
+            self.used.insert(name.to_owned(), schema);
+        }
+        json!({ "$ref": format!("#/components/schemas/{name}") })
+    }
+
+    fn schema(&mut self, name: &str) -> Value {
+        let shape = self.shapes[name].clone();
+        let text = |member: &str| shape[member].as_str().map(str::to_owned);
+        let kind = shape["type"].as_str().unwrap();
+        let (limits, mut schema) = match kind {
+            "string" => (["minLength", "maxLength"], json!({ "type": "string" })),
+            "integer" | "long" => (["minimum", "maximum"], json!({ "type": "integer" })),
+            "double" => (["minimum", "maximum"], json!({ "type": ["number", "string"] })),
+            "timestamp" => (["", ""], json!({ "type": "number" })),
+            "boolean" => (["", ""], json!({ "type": "boolean" })),
+            "blob" => (["", ""], json!({ "type": "string" })),
+            "document" => return json!({}),
+            "list" => {
+                (["minItems", "maxItems"], json!({ "type": "array", "items": self.refer(&text("member").unwrap()) }))
+            }
+            "map" => {
+                let held = self.refer(&text("value").unwrap());
+                (["minProperties", "maxProperties"], json!({ "type": "object", "additionalProperties": held }))
+            }
+            "structure" => (["", ""], self.structure(name, &shape)),
+            other => panic!("{name} is a {other}"),
+        };
+        for (limit, value) in limits.into_iter().zip([&shape["min"], &shape["max"]]) {
+            // A minimum of none says nothing, and Java's maximum of a number neither.
+            let says_nothing = value.is_null() || (limit.starts_with("min") && limit != "minimum" && *value == 0);
+            if !limit.is_empty() && !says_nothing {
+                schema[limit] = value.clone();
+            }
+        }
+        if let Some(values) = shape["enum"].as_array().filter(|values| !values.is_empty()) {
+            schema["enum"] = json!(values);
+        }
+        if let Some(pattern) = text("pattern").map(|pattern| regex(&pattern, text("regex"))) {
+            schema["pattern"] = pattern.into();
+        }
+        schema
+    }
+
+    fn structure(&mut self, name: &str, shape: &Value) -> Value {
+        // Known before its members are: structures contain themselves.
+        self.used.insert(name.to_owned(), Value::Null);
+        let members = shape["members"].as_object().unwrap();
+        let properties: Map<String, Value> =
+            members.iter().map(|(member, shape)| (member.clone(), self.refer(shape.as_str().unwrap()))).collect();
+        self.used.remove(name);
+        let mut schema = json!({ "type": "object", "properties": properties });
+        if let Some(required) = shape["required"].as_array().filter(|required| !required.is_empty()) {
+            schema["required"] = json!(required);
+        }
+        schema
+    }
+}
+
+/// Patterns of the model, in a spelling that every dialect of regular expressions reads.
+fn regex(pattern: &str, source: Option<String>) -> String {
+    match pattern {
+        "single_line" => r"^[^\u0000-\u0008\u000a-\u001f\ufffe\uffff]*$".to_owned(),
+        "multi_line" => r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]*$".to_owned(),
+        // Letters, numbers and punctuation of any script: not every dialect can name them.
+        "letters_numbers_punctuation" => r"^\S*$".to_owned(),
+        "regex" => format!("^(?:{})$", source.unwrap()),
+        other => panic!("the pattern {other} has no spelling yet"),
+    }
+}
