@@ -64,6 +64,8 @@ SETUPS = {
     "table": ["apigateway-create_database-new.json", "apigateway-create_table-delta.json"],
 }
 SETUPS["partition"] = SETUPS["table"] + ["apigateway-create_partition-new.json"]
+SETUPS["index"] = SETUPS["partition"] + ["apigateway-create_partition_index-new.json"]
+SETUPS["other keys"] = SETUPS["partition"] + ["apigateway-update_table-other_keys.json"]
 SETUPS["orders"] = SETUPS["table"] + ["orders"]
 SETUPS["staged"] = SETUPS["orders"] + ["staged-append"]
 SETUPS["staged extra column"] = SETUPS["orders"] + ["staged-extra-column"]
@@ -319,6 +321,56 @@ SAMPLES = [
         then=[{"file": "apigateway-get_partition-found.json", "expect": refused("EntityNotFoundException")}],
     ),
     sample(
+        "apigateway-create_partition_index-new.json",
+        glue("CreatePartitionIndex", TABLE | {"PartitionIndex": {"IndexName": "by_day", "Keys": ["dt"]}}),
+        "A partition index is created; the worker fills it",
+        "partition",
+        answer(200, {}),
+    ),
+    sample(
+        "apigateway-create_partition_index-wrong_key.json",
+        glue("CreatePartitionIndex", TABLE | {"PartitionIndex": {"IndexName": "by_user", "Keys": ["user"]}}),
+        "A key that is none of the table's, by its exact error",
+        "partition",
+        refused("InvalidInputException", "IndexKeys not a part of PartitionColumns. Verify the indexKeys : [user]"),
+    ),
+    sample(
+        "apigateway-get_partition_indexes-found.json",
+        glue("GetPartitionIndexes", TABLE),
+        "The indexes of a table, in whichever state the worker has brought them to",
+        "index",
+        answer(
+            200,
+            {
+                "PartitionIndexDescriptorList": [
+                    {"IndexName": "by_day", "Keys": [{"Name": "dt", "Type": "string"}], "IndexStatus": ANY}
+                ]
+            },
+        ),
+    ),
+    sample(
+        "apigateway-update_table-other_keys.json",
+        glue(
+            "UpdateTable",
+            {
+                "DatabaseName": "events",
+                "TableInput": delta_table()
+                | {"PartitionKeys": [{"Name": "day", "Type": "date"}, {"Name": "region", "Type": "string"}]},
+            },
+        ),
+        "Other partition keys: partitions stay until they are deleted, and are re-keyed by the worker",
+        "partition",
+        answer(200, {}),
+        then=[{"file": "apigateway-get_partition-found.json", "expect": answer(200, {"Partition": {"Values": ["2026-01-01"]}})}],
+    ),
+    sample(
+        "apigateway-delete_partition-other_keys.json",
+        glue("DeletePartition", TABLE | {"PartitionValues": ["2026-01-01"]}),
+        "A partition is deleted by values of another number than the table has keys by now",
+        "other keys",
+        answer(200, {}),
+    ),
+    sample(
         "apigateway-unknown-operation.json",
         glue("GetCrawlers", {}),
         "An operation that is not served is refused by name, with a list of what is",
@@ -368,6 +420,13 @@ SAMPLES = [
         "A message that cannot be read comes back, and after its last delivery is a dead letter; the other is done",
         "empty",
         failed(1),
+    ),
+    sample(
+        "sqs-catalog_work-settle_again.json",
+        sqs("catalog-work", {"schema_version": 1, "kind": "settle_table", "table_id": "nobody-has-this-id"}),
+        "A table whose items are as its head says already: the work was done by an earlier delivery",
+        "empty",
+        DONE,
     ),
     sample(
         "eventbridge-catalog_work-leftovers.json",

@@ -1,6 +1,5 @@
-//! The scheduler: what EventBridge's schedules are on AWS. By the local clock it runs the sweep planner once an hour, and
-//! the catalog worker, which takes up what lost messages left behind, once a day; at once when that clock was moved past
-//! the hour.
+//! The scheduler: what EventBridge's schedules are on AWS. By the local clock it runs the sweep planner and the catalog
+//! worker, which takes up what lost messages left behind, once an hour; at once when that clock was moved past the hour.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,7 +16,7 @@ use crate::system::Shared;
 
 /// As in `template.yaml`.
 const PLANNER_INTERVAL_MS: i64 = 3_600_000;
-const WORKER_INTERVAL_MS: i64 = 86_400_000;
+const WORKER_INTERVAL_MS: i64 = 3_600_000;
 const TICK: Duration = Duration::from_millis(500);
 const TIMEOUT_MS: i64 = 300_000;
 
@@ -55,7 +54,7 @@ pub async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
         if shared.schedule.worker_ms.load(Ordering::SeqCst) <= now_ms
             && let Err(error) = run_worker(&shared).await
         {
-            tracing::error!(error, "the catalog worker failed; it runs again in a day");
+            tracing::error!(error, "the catalog worker failed; it runs again in an hour");
         }
         tokio::select! {
             () = shutdown.cancelled() => return,

@@ -137,6 +137,128 @@ async fn the_schedule_takes_up_lost_messages() {
     assert_eq!(answer, json!({ "queued": 1 }), "until it is done");
 }
 
+/// A live table with partitions whose keys change and which gets an index.
+async fn with_open_work() -> Work {
+    let work = Work::new().await;
+    while work.next().is_some() {}
+    let keys = |kind: &str| json!({ "Name": "u", "PartitionKeys": [{ "Name": "k", "Type": kind }] });
+    let at = |member: &str, value: Value| json!({ "DatabaseName": "d", "TableName": "u", member: value });
+    let index = json!({ "IndexName": "by_k", "Keys": ["k"] });
+    for (operation, input) in [
+        ("CreateTable", json!({ "DatabaseName": "d", "TableInput": keys("int") })),
+        ("CreatePartition", at("PartitionInput", json!({ "Values": ["1"] }))),
+        ("CreatePartition", at("PartitionInput", json!({ "Values": ["2"] }))),
+        ("UpdateTable", json!({ "DatabaseName": "d", "TableInput": keys("string") })),
+        ("CreatePartitionIndex", at("PartitionIndex", index)),
+    ] {
+        glue::call(&work.app, operation, input).await.unwrap();
+    }
+    work
+}
+
+impl Work {
+    async fn table(&self) -> lakewarden_core::catalog::TableRef {
+        let ports = &self.app.ports;
+        lakewarden_core::catalog::tables::find_table(ports.items.as_ref(), ports.clock.as_ref(), "d", "u")
+            .await
+            .unwrap()
+    }
+
+    /// Partition keys of everything stored about the table's partitions, by epoch and kind.
+    async fn kinds(&self) -> Vec<String> {
+        let id = self.table().await.table_id;
+        let keys = self.world.items.dump().into_keys();
+        let pks = keys.filter_map(|key| key.pk.strip_prefix(&format!("{id}#")).map(str::to_owned));
+        let mut kinds: Vec<String> = pks.map(|pk| pk.split('#').take(2).collect::<Vec<_>>().join("#")).collect();
+        kinds.sort();
+        kinds
+    }
+
+    async fn finish(&self) {
+        while let Some(message) = self.next() {
+            assert!(failed(&self.handle(batch(&[&message])).await.unwrap()).is_empty());
+            self.world.clock.advance_ms(purge::LONGEST_FUNCTION_MS);
+        }
+    }
+
+    /// Nothing is left to do, for the queue as for the schedule.
+    async fn is_settled(&self) -> bool {
+        let table = self.table().await;
+        let complete = table.indexes.iter().all(|index| index.is_complete);
+        self.world.clock.advance_ms(86_400_000);
+        let event = json!({ "source": "aws.events" });
+        let done = json!({ "queued": 1 });
+        // The tombstone of the other table stays until its own messages are carried out.
+        let queued = self.handle(event).await.unwrap();
+        while self.next().is_some() {}
+        complete && table.older_epochs.is_empty() && queued == done
+    }
+}
+
+#[tokio::test]
+async fn keys_that_changed_and_indexes_are_settled() {
+    let work = with_open_work().await;
+    assert_eq!(work.kinds().await, ["1#p", "1#p"]);
+    work.finish().await;
+    assert_eq!(work.kinds().await, ["2#i1", "2#i1", "2#p", "2#p"]);
+    assert!(work.is_settled().await);
+}
+
+#[tokio::test]
+async fn messages_may_come_twice_in_any_order_and_one_batch() {
+    let work = with_open_work().await;
+    let message = work.next().unwrap();
+    for _ in 0..6 {
+        let answer = work.handle(batch(&[&message, &message, &message])).await.unwrap();
+        assert!(failed(&answer).is_empty());
+        work.world.clock.advance_ms(purge::LONGEST_FUNCTION_MS);
+    }
+    work.finish().await;
+    assert_eq!(work.kinds().await, ["2#i1", "2#i1", "2#p", "2#p"]);
+    assert!(work.is_settled().await);
+}
+
+#[tokio::test]
+async fn the_schedule_settles_what_lost_every_message() {
+    let work = with_open_work().await;
+    while work.next().is_some() {}
+    let event = json!({ "source": "aws.events" });
+    assert_eq!(
+        work.handle(event.clone()).await.unwrap(),
+        json!({ "queued": 1 }),
+        "only the tombstone: a message may come"
+    );
+    for _ in 0..8 {
+        while work.next().is_some() {}
+        work.world.clock.advance_ms(3_600_000);
+        work.handle(event.clone()).await.unwrap();
+        let messages: Vec<String> = std::iter::from_fn(|| work.next()).collect();
+        for message in messages.iter().filter(|message| message.contains("settle_table")) {
+            assert!(failed(&work.handle(batch(&[message])).await.unwrap()).is_empty());
+        }
+    }
+    while work.next().is_some() {}
+    assert_eq!(work.kinds().await, ["2#i1", "2#i1", "2#p", "2#p"]);
+    assert!(work.is_settled().await);
+}
+
+#[tokio::test]
+async fn a_failure_comes_back_and_the_next_delivery_goes_on() {
+    let work = with_open_work().await;
+    work.world.clock.advance_ms(purge::LONGEST_FUNCTION_MS);
+    let message = work.next().unwrap();
+    for at in 0..40 {
+        work.world.faults.crash_after(at);
+        let _ = work.handle(batch(&[&message])).await;
+        work.world.faults.revive();
+    }
+    while work.next().is_some() {}
+    assert!(failed(&work.handle(batch(&[&message])).await.unwrap()).is_empty());
+    work.finish().await;
+    assert_eq!(work.kinds().await, ["2#i1", "2#i1", "2#p", "2#p"]);
+    assert!(work.is_settled().await);
+}
+
 #[tokio::test]
 async fn other_events_are_refused() {
     let work = Work::new().await;

@@ -4,16 +4,16 @@
 //! it; entries of partitions that were there before are the worker's business. Texts and the order of checks are those
 //! recorded of the service.
 
+use super::rounds::{Rounds, lost_to_others};
 use super::tables::find_table;
 use super::work::{self, CatalogWork};
-use super::writes::{Cancelled, transact};
+use super::writes::transact;
 use super::{CatalogError, IndexRef, IndexState, Revision, TableRef, fold, table_head_item, work_item};
 use crate::ports::Ports;
 use crate::store::{Condition, Write};
 
 /// Indexes of one table.
 pub const INDEXES_MAX: usize = 3;
-const ROUNDS: u32 = 8;
 
 /// What a caller says of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +115,8 @@ async fn change(
     table: &str,
     plan: impl Fn(&TableRef, i64) -> Result<TableRef, CatalogError>,
 ) -> Result<(), CatalogError> {
-    for _ in 0..ROUNDS {
+    let mut rounds = Rounds::default();
+    loop {
         let current = find_table(ports.items.as_ref(), ports.clock.as_ref(), database, table).await?;
         let now_ms = ports.clock.now_ms();
         let next = TableRef { revision: Revision::fresh(ports.ids.as_ref()), ..plan(&current, now_ms)? };
@@ -129,11 +130,12 @@ async fn change(
                 work::request(ports, &CatalogWork::SettleTable(next.table_id)).await;
                 return Ok(());
             }
-            Err(Cancelled::Conditions) => {}
-            Err(Cancelled::Store(error)) => return Err(error.into()),
+            Err(cancelled) => lost_to_others(cancelled)?,
+        }
+        if !rounds.again(ports).await {
+            return Err(CatalogError::OutOfTime);
         }
     }
-    Err(CatalogError::Contended(format!("Table {table}")))
 }
 
 /// Creates an index. Every write keeps its entries from now on; the worker adds those of older partitions. One batch get

@@ -8,6 +8,7 @@
 //! that last goes on, the others stop.
 
 use super::purge::{LONGEST_FUNCTION_MS, Outcome, is_short, remove_page, send_on};
+use super::rounds::Rounds;
 use super::tables::find_table;
 use super::work::CatalogWork;
 use super::work_item::{self, GRACE_MS, OpenWork, Pass};
@@ -17,7 +18,6 @@ use crate::partition::{self, Rows};
 use crate::ports::{Deadline, Ports};
 use crate::store::{Condition, Consistency, Query, Sort, SortRange, Table, WriteError};
 
-const ROUNDS: u32 = 8;
 /// Items of one page: so many are worked on between two looks at the clock.
 const PAGE_ITEMS: usize = 256;
 
@@ -179,7 +179,8 @@ impl Settling<'_> {
 
     /// Changes the table's head as `plan` says of what it is now; nothing to change, or no table, is fine.
     async fn change_head(&self, plan: impl Fn(&TableRef) -> Option<TableRef>) -> Result<(), CatalogError> {
-        for _ in 0..ROUNDS {
+        let mut rounds = Rounds::default();
+        loop {
             let Some(current) = self.table().await? else { return Ok(()) };
             let Some(next) = plan(&current) else { return Ok(()) };
             let next = TableRef { revision: Revision::fresh(self.ports.ids.as_ref()), ..next };
@@ -190,8 +191,10 @@ impl Settling<'_> {
                 Err(Refused::Condition(_)) => {}
                 Err(Refused::Store(error)) => return Err(error.into()),
             }
+            if !rounds.again(self.ports).await {
+                return Err(CatalogError::OutOfTime);
+            }
         }
-        Err(CatalogError::Contended(format!("Table {}", self.open.table)))
     }
 
     async fn pass(&self, table: &TableRef, step: &Step, mut pass: Pass) -> Result<Passed, CatalogError> {

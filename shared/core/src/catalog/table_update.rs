@@ -47,7 +47,7 @@ async fn read_old(ports: &Ports, table: &TableId) -> Result<Option<Old>, Catalog
     }
 }
 
-/// The head after an update. Identity and everything that hangs on the table stay.
+/// The head after an update. Identity and everything that hangs on the table stay; other keys may open a new epoch.
 fn plan_head(
     current: &TableRef,
     definition: &TableDefinition,
@@ -66,7 +66,8 @@ fn plan_head(
 ///
 /// # Errors
 /// [`CatalogError::TableChanged`] when `expected_version` is not the current one, and without it when others were faster
-/// again and again; [`CatalogError::LimitExceeded`] when too many versions are kept. Nothing is written then.
+/// again and again; [`CatalogError::LimitExceeded`] when too many versions are kept; [`CatalogError::NotReady`] when the
+/// partition keys changed too often in a short time. Nothing is written then.
 pub async fn update_table(
     ports: &Ports,
     database: &str,
@@ -91,10 +92,11 @@ pub async fn update_table(
                 Some((table, item)) if table == current.table_id => item,
                 _ => stored_definition(ports, &current.table_id, &definition).await?,
             };
-            let now_ms = ports.clock.now_ms();
-            let next = plan_head(&current, &definition, Revision::fresh(ports.ids.as_ref()), now_ms)?;
+            let revision = Revision::fresh(ports.ids.as_ref());
+            let next = plan_head(&current, &definition, revision, ports.clock.now_ms())?;
+            let mut writes = plan_writes(ports, &current, &next, &old, &definition, item.clone(), archive).await?;
             let opens_epoch = next.epoch != current.epoch;
-            let writes = plan_writes(ports, &current, &next, &old, &definition, item.clone(), archive).await?;
+            writes.extend(opens_epoch.then(|| work_item::open(ports, &next)));
             match transact(ports, &writes).await {
                 Ok(()) => {
                     if opens_epoch {
@@ -143,9 +145,6 @@ async fn plan_writes(
                 condition: Condition::Always,
             }),
         );
-    }
-    if next.epoch != current.epoch {
-        writes.push(work_item::open(ports, next));
     }
     Ok(writes)
 }

@@ -90,16 +90,17 @@ pub(super) fn partition(table: &TableRef, partition: Partition, catalog_id: &str
 
 /// An entry of a batch that failed, under the member's name for the values.
 pub(super) fn partition_error(values_member: &str, values: &[String], error: CatalogError) -> Json {
-    json!({ values_member: values, "ErrorDetail": error_detail(&error.into()) })
+    json!({ values_member: values, "ErrorDetail": error_detail(error, None) })
 }
 
-/// What an answer says of an entry that failed.
-pub(super) fn error_detail(error: &GlueException) -> Json {
+/// Why an entry of a batch failed, in other words if there are some.
+pub(super) fn error_detail(error: impl Into<GlueException>, text: Option<String>) -> Json {
+    let error: GlueException = error.into();
     if let Some(cause) = &error.cause {
         // The answer names no cause, and no later layer sees this failure.
         tracing::error!(%cause, exception = error.name.as_str(), "an entry of a batch failed");
     }
-    json!({ "ErrorCode": error.name.as_str(), "ErrorMessage": error.message })
+    json!({ "ErrorCode": error.name.as_str(), "ErrorMessage": text.unwrap_or(error.message) })
 }
 
 /// Entries of an answer, up to the size that may be sent.

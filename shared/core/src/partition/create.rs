@@ -9,7 +9,7 @@ use super::descriptor::{Descriptor, Shared, store_parts};
 use super::estimate::{Limit, count_batch, count_later};
 use super::history_item::Retention;
 use super::item;
-use crate::catalog::{CatalogError, PartitionId, Revision, TableRef};
+use crate::catalog::{BODY_MAX_BYTES, CatalogError, PartitionId, Revision, TableRef, escaped_len};
 use crate::ports::{Ports, Settings};
 use crate::store::Item;
 
@@ -54,9 +54,29 @@ pub(super) fn prepare(values: &[String], input: PartitionInput) -> Result<Prepar
         body.insert("PartitionParameters".to_owned(), parameters);
     }
     body.extend(descriptor.own.clone());
+    check_total(values, &body, &descriptor)?;
     let hash = |shared: &Option<Shared>| shared.as_ref().map(|shared| shared.hash);
     let template = item::template(values, hash(&descriptor.columns), hash(&descriptor.format), &body)?;
     Ok(Prepared { descriptor, template })
+}
+
+/// Its parts are stored apart, but one answer has to hold them all.
+fn check_total(values: &[String], body: &Map<String, Json>, descriptor: &Descriptor) -> Result<(), CatalogError> {
+    let text = |part: Result<String, serde_json::Error>| part.map_err(|error| CatalogError::Broken(error.to_string()));
+    let own = text(serde_json::to_string(body))?.len() + values.iter().map(String::len).sum::<usize>();
+    let shared: usize =
+        [&descriptor.columns, &descriptor.format].into_iter().flatten().map(|part| part.size_bytes).sum();
+    // Escaping makes six bytes of one at most, so the usual partition is not looked at twice.
+    if own.saturating_mul(6).saturating_add(shared) <= BODY_MAX_BYTES {
+        return Ok(());
+    }
+    let spelled = escaped_len(&text(serde_json::to_string(body))?) + escaped_len(&text(serde_json::to_string(values))?);
+    let size_bytes = spelled.saturating_add(shared);
+    if size_bytes <= BODY_MAX_BYTES {
+        return Ok(());
+    }
+    let what = "This partition with its columns".to_owned();
+    Err(CatalogError::TooLarge { what, size_bytes, max_bytes: BODY_MAX_BYTES })
 }
 
 /// A partition that can be created.

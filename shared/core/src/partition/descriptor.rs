@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 use sha2::{Digest, Sha256};
 
 use super::descriptor_item;
-use crate::catalog::{CatalogError, Refused, TableId, cache_of, escaped_len, lock};
+use crate::catalog::{CatalogError, Owner, Refused, TableId, cache_of, escaped_len, load_bodies, lock, store_body};
 use crate::ports::Ports;
 use crate::store::{Condition, Consistency, Key, get_every};
 
@@ -74,6 +74,8 @@ pub(super) struct Descriptor {
 pub(super) struct Shared {
     pub(super) hash: Hash,
     pub(super) content: Map<String, Json>,
+    /// As an answer spells it.
+    pub(super) size_bytes: usize,
 }
 
 impl Shared {
@@ -82,7 +84,7 @@ impl Shared {
             return None;
         }
         let text = canonical(&content);
-        Some(Self { hash: Hash(Sha256::digest(text.as_bytes()).into()), content })
+        Some(Self { hash: Hash(Sha256::digest(text.as_bytes()).into()), content, size_bytes: escaped_len(&text) })
     }
 }
 
@@ -197,7 +199,8 @@ pub(super) async fn store_parts<'a>(
             continue;
         }
         let key = descriptor_item::key(&id);
-        let item = descriptor_item::encode(&key, content)?;
+        let mut item = descriptor_item::encode(content)?;
+        store_body(ports, Owner::Table(&id.0), &key, &mut item, descriptor_item::WHAT).await?;
         match crate::catalog::put(ports, &key, &item, &Condition::Absent).await {
             // The same content is there already: its name is its hash.
             Ok(()) | Err(Refused::Condition(_)) => remember(ports, id, Arc::new(content.clone())),
@@ -231,7 +234,12 @@ pub(super) async fn load_parts(ports: &Ports, wanted: BTreeSet<PartId>) -> Resul
         wanted.into_iter().filter(|id| !loaded.contains_key(id)).map(|id| (descriptor_item::key(&id), id)).collect();
     let keys: Vec<Key> = missing.keys().cloned().collect();
     // Content under its hash never changes, but it may have been written a moment ago.
-    let found = get_every(ports.items.as_ref(), ports.clock.as_ref(), &keys, Consistency::Strong).await?;
+    let mut found = get_every(ports.items.as_ref(), ports.clock.as_ref(), &keys, Consistency::Strong).await?;
+    let mut bodies = Vec::with_capacity(found.len());
+    for (key, item) in &mut found {
+        bodies.extend(missing.get(key).map(|id| (Owner::Table(&id.0), item)));
+    }
+    load_bodies(ports, bodies).await?;
     for (key, item) in found {
         let content = Arc::new(descriptor_item::decode(&item)?);
         if let Some(id) = missing.get(&key) {

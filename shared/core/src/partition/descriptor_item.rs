@@ -4,7 +4,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::descriptor::{Part, PartId};
-use crate::catalog::{CatalogError, TableId, check_item_size, decode_body, encode_body};
+use crate::catalog::{CatalogError, TableId, decode_body, encode_body};
 use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
 
 const SCHEMA_VERSION: i64 = 1;
@@ -22,11 +22,13 @@ pub(super) fn key((table, part, hash): &PartId) -> Key {
     Key::new(Table::Catalog, descriptors_of(table), format!("{kind}#{}", hex::encode(hash.0)))
 }
 
-pub(super) fn encode(key: &Key, content: &Map<String, Json>) -> Result<Item, CatalogError> {
-    let what = "The column list or format of this partition";
+/// What a part is called in refusals.
+pub(super) const WHAT: &str = "The column list or format of this partition";
+
+/// To be put after `store_body`.
+pub(super) fn encode(content: &Map<String, Json>) -> Result<Item, CatalogError> {
     let mut item = Item::from([("schema_version".to_owned(), Value::Int(SCHEMA_VERSION))]);
-    encode_body(&mut item, content, what)?;
-    check_item_size(key, &item, what)?;
+    encode_body(&mut item, content, WHAT)?;
     Ok(item)
 }
 
@@ -47,6 +49,6 @@ mod tests {
         let content = json!({ "Columns": [{ "Name": "a" }] }).as_object().unwrap().clone();
         let key = key(&(TableId::from_text("t1"), Part::Columns, Hash([0xab; 32])));
         assert_eq!(key.pk, "descriptors#t1");
-        assert_eq!(decode(&encode(&key, &content).unwrap()).unwrap(), content);
+        assert_eq!(decode(&encode(&content).unwrap()).unwrap(), content);
     }
 }

@@ -10,7 +10,7 @@ use super::index_item::{self, values_of};
 use super::item::{self, current_epoch};
 use crate::catalog::{Cancelled, CatalogError, TableRef, transact};
 use crate::ports::Ports;
-use crate::store::{Condition, Consistency, DecodeError, Fields, Item, Key, Write, WriteError};
+use crate::store::{Condition, Consistency, DecodeError, Fields, Item, Key, StoreErrorKind, Write, WriteError};
 
 pub(super) const MOVES_AT_ONCE: usize = 32;
 const ROUNDS: u32 = 8;
@@ -60,6 +60,8 @@ async fn move_partition(ports: &Ports, table: &TableRef, from: Key, mut item: It
     for _ in 0..ROUNDS {
         match transact(ports, &plan_move(table, &from, &item)?).await {
             Ok(()) => return Ok(()),
+            // Others are at it all the time. It counts as found, so there is another pass.
+            Err(Cancelled::Store(error)) if error.kind == StoreErrorKind::Conflict => return Ok(()),
             Err(Cancelled::Store(error)) => return Err(error.into()),
             Err(Cancelled::Conditions) => {}
         }

@@ -40,7 +40,7 @@ async fn get(app: &App, input: &Members, of: (TableRef, StatisticsOwner)) -> Res
                 )
             }
         };
-        errors.push(json!({ "ColumnName": column, "Error": error_detail(&problem) }));
+        errors.push(json!({ "ColumnName": column, "Error": error_detail(problem.clone(), None) }));
     }
     Ok(json!({ "ColumnStatisticsList": shown.into_entries(), "Errors": errors }))
 }
@@ -53,9 +53,8 @@ async fn update(app: &App, mut input: Members, of: (TableRef, StatisticsOwner)) 
     };
     let answers = partition::put_statistics(&app.ports, &table, &owner, entries.clone()).await?;
     let failed = entries.into_iter().zip(answers).filter_map(|(entry, answer)| Some((entry, answer.err()?)));
-    let errors: Vec<Value> = failed
-        .map(|(entry, error)| json!({ "ColumnStatistics": entry, "Error": error_detail(&GlueException::from(error)) }))
-        .collect();
+    let errors: Vec<Value> =
+        failed.map(|(entry, error)| json!({ "ColumnStatistics": entry, "Error": error_detail(error, None) })).collect();
     Ok(json!({ "Errors": errors }))
 }
 

@@ -155,11 +155,8 @@ pub(in crate::glue) async fn batch_delete_table(app: &App, input: Value) -> Resu
     let errors: Vec<Value> = failed
         .map(|(name, error)| {
             // In batches the service says it without a full stop.
-            let error = match error {
-                CatalogError::TableNotFound(_) => GlueException::not_found(format!("Table {name} not found")),
-                other => other.into(),
-            };
-            json!({ "TableName": name, "ErrorDetail": render::error_detail(&error) })
+            let text = matches!(error, CatalogError::TableNotFound(_)).then(|| format!("Table {name} not found"));
+            json!({ "TableName": name, "ErrorDetail": render::error_detail(error, text) })
         })
         .collect();
     Ok(if errors.is_empty() { json!({}) } else { json!({ "Errors": errors }) })

@@ -62,7 +62,7 @@ async fn delete(app: &App, database: &str, table: &str, entries: &[String]) -> R
     let failed = entries.iter().zip(answers).filter_map(|(version, answer)| Some((version, answer.err()?)));
     Ok(failed
         .map(|(version, error)| {
-            json!({ "TableName": table, "VersionId": version, "ErrorDetail": render::error_detail(&error.into()) })
+            json!({ "TableName": table, "VersionId": version, "ErrorDetail": render::error_detail(error, None) })
         })
         .collect())
 }

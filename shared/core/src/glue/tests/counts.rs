@@ -198,9 +198,39 @@ async fn tables_cost_what_they_should() {
     let input = |name: &str| json!({ "DatabaseName": "d", "TableInput": super::table_input(name, &[]) });
     assert_eq!(requests(cost(&wire, "CreateTable", input("u")).await), [1, 0, 0, 0, 0, 1]);
     assert_eq!(requests(cost(&wire, "UpdateTable", input("t")).await), [1, 1, 0, 0, 0, 1]);
+    // One transaction, whether the version is kept or not.
+    let mut skip = input("t");
+    skip["SkipArchive"] = json!(true);
+    assert_eq!(requests(cost(&wire, "UpdateTable", skip).await), [1, 1, 0, 0, 0, 1]);
+    let version = |id: &str| json!({ "DatabaseName": "d", "TableName": "t", "VersionId": id });
+    assert_eq!(requests(cost(&wire, "GetTableVersion", version("2")).await), [1, 1, 0, 0, 0, 0]);
+    assert_eq!(requests(cost(&wire, "GetTableVersion", version("0")).await), [1, 2, 0, 0, 0, 0]);
+    assert_eq!(requests(cost(&wire, "GetTableVersions", version("0")).await), [1, 1, 1, 0, 0, 0]);
+    assert_eq!(requests(cost(&wire, "DeleteTableVersion", version("0")).await), [2, 0, 0, 0, 0, 1]);
+    assert_eq!(requests(cost(&wire, "SearchTables", json!({})).await), [1, 1, 2, 0, 0, 0]);
     assert_eq!(requests(cost(&wire, "GetTables", json!({ "DatabaseName": "d" })).await), [1, 1, 1, 0, 0, 0]);
     assert_eq!(requests(cost(&wire, "DeleteTable", at).await), [1, 1, 0, 0, 0, 1]);
     assert_eq!(requests(cost(&wire, "GetDatabase", json!({ "Name": "d" })).await), [0, 2, 0, 0, 0, 0]);
     assert_eq!(requests(cost(&wire, "GetDatabases", json!({})).await), [1, 0, 1, 0, 0, 0]);
     assert_eq!(requests(cost(&wire, "DeleteDatabase", json!({ "Name": "d" })).await), [0, 1, 0, 0, 0, 1]);
+}
+
+#[tokio::test]
+async fn large_definitions_cost_one_object_more() {
+    let wire = Wire::with_table(&[]).await;
+    let mut large = super::table_input("t", &[]);
+    large["Parameters"] = json!({ "a": super::noise(500_000, 1), "b": super::noise(500_000, 2) });
+    let update = json!({ "DatabaseName": "d", "TableInput": large });
+    let objects = || wire.world.ports.objects.object_usage();
+    assert_eq!(requests(cost(&wire, "UpdateTable", update.clone()).await), [1, 1, 0, 0, 0, 1]);
+    assert_eq!((objects().puts, objects().gets), (1, 0));
+    assert_eq!(
+        requests(cost(&wire, "GetTable", json!({ "DatabaseName": "d", "Name": "t" })).await),
+        [1, 1, 0, 0, 0, 0]
+    );
+    assert_eq!((objects().puts, objects().gets), (1, 1));
+    // The same again: the old definition is read for its place, the version that is kept shares the object.
+    wire.ok("UpdateTable", update).await;
+    assert_eq!((objects().puts, objects().gets), (2, 2));
+    assert_eq!(wire.world.objects.keys("lakewarden-reports").len(), 1);
 }

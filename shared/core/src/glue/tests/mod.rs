@@ -14,6 +14,7 @@ mod neighbours;
 mod paging;
 mod partitions;
 mod search;
+mod sizes;
 mod statistics;
 mod tables;
 mod throttling;
@@ -124,4 +125,20 @@ pub(super) fn values_of(partitions: &Value) -> Vec<Vec<String>> {
         values.as_array().unwrap().iter().map(|value| value.as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     partitions.as_array().unwrap().iter().map(|partition| texts(&partition["Values"])).collect()
+}
+
+/// Text that does not compress well, another one for each seed.
+pub(super) fn noise(length: usize, seed: usize) -> String {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(u64::try_from(seed).unwrap() + 1) | 1;
+    let alphabet = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-";
+    let mut text = String::with_capacity(length);
+    for n in 0..length {
+        if n % 8 == 0 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+        }
+        text.push(char::from(alphabet[usize::try_from((state >> (n % 8 * 8)) & 63).unwrap()]));
+    }
+    text
 }

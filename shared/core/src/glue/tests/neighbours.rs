@@ -206,8 +206,7 @@ async fn the_catalog_says_what_it_is() {
 #[tokio::test]
 async fn everything_of_a_dropped_database_is_removed_in_the_end() {
     let wire = Wire::with_table(&[("n", "int")]).await;
-    let noise: String =
-        (0_u64..16_000).map(|n| hex::encode(crate::partition::hash_of_values(&[n.to_string()]))).collect();
+    let noise = super::noise(1_000_000, 1);
     let large = json!({ "a": &noise[..500_000], "b": &noise[500_000..1_000_000] });
     let input = json!({ "Name": "d", "Parameters": large });
     wire.ok("UpdateDatabase", json!({ "Name": "d", "DatabaseInput": input })).await;

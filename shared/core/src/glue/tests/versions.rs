@@ -145,8 +145,7 @@ async fn a_crash_in_an_update_leaves_both_or_neither() {
 #[tokio::test]
 async fn large_versions_are_kept_apart_and_pages_end_in_time() {
     let wire = Wire::with_table(&[]).await;
-    let noise: String =
-        (0_u64..20_000).map(|n| hex::encode(crate::partition::hash_of_values(&[n.to_string()]))).collect();
+    let noise = super::noise(1_000_000, 1);
     for n in 0..5 {
         let mut input = described(&n.to_string());
         input["ViewOriginalText"] = json!(&noise[n..409_600 + n]);
