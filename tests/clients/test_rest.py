@@ -119,10 +119,12 @@ def test_the_description_is_true(own_clients, tmp_path):
     """Requests that schemathesis makes from the description: answers are as described and never a fault of ours."""
     clients = own_clients
     glue = clients.glue
-    glue.create_database(DatabaseInput={"Name": "fuzz"})
-    glue.create_table(DatabaseName="fuzz", TableInput=table_input("fuzz"))
-    for value in ("1", "2", "3"):
-        glue.create_partition(DatabaseName="fuzz", TableName="fuzz", PartitionInput=partition_input("a", value))
+    keys = (("day", "date"), ("hour", "int"))
+    for database in ("shop", "spare"):
+        glue.create_database(DatabaseInput={"Name": database})
+        glue.create_table(DatabaseName=database, TableInput=table_input("orders", "s3://lake/orders", keys))
+    part = partition_input("2026-11-01", "7", location="s3://lake/orders")
+    glue.create_partition(DatabaseName="shop", TableName="orders", PartitionInput=part)
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(ROOT / "tests/clients/schemathesis.toml")]
     command += ["run", str(OPENAPI), "--url", clients.server.endpoints["gateway"]]
     done = subprocess.run(
@@ -139,4 +141,4 @@ def test_the_description_is_true(own_clients, tmp_path):
     assert "cases:" in done.stdout, done.stdout
     log = clients.server.log.read_text(encoding="utf-8", errors="replace")
     assert "panicked" not in log
-    assert " ERROR " not in log, [line for line in log.splitlines() if " ERROR " in line][:20]
+    assert " ERROR " not in log, "\n".join([line for line in log.splitlines() if " ERROR " in line][:20])

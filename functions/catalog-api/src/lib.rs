@@ -55,10 +55,8 @@ async fn route(app: &App, request: &ApiGatewayV2httpRequest, envelope: &Envelope
         .await;
     }
     let query = request.raw_query_string.as_deref().unwrap_or_default();
-    let outcome = match envelope.preconditions() {
-        Ok(conditions) => rest::dispatch(app, &envelope.method, &envelope.path, query, conditions, body).await,
-        Err(refusal) => Err(refusal.into()),
-    };
+    let conditions = envelope.preconditions();
+    let outcome = rest::dispatch(app, &envelope.method, &envelope.path, query, conditions, body).await;
     envelope.rest_answer(outcome)
 }
 
@@ -76,7 +74,8 @@ fn log(envelope: &Envelope, answer: &WireAnswer) {
     let (request_id, exception) = (envelope.request_id.as_str(), failure.name.as_str());
     let (method, path, target) = (envelope.method.as_str(), envelope.path.as_str(), envelope.target.as_deref());
     let cause = failure.cause.as_deref();
-    if answer.status >= 500 || cause.is_some() {
+    // What is not served is refused by name, on REST with a status of its own: no fault.
+    if (answer.status >= 500 && answer.status != 501) || cause.is_some() {
         tracing::error!(
             request_id,
             method,

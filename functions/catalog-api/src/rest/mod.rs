@@ -62,7 +62,7 @@ impl From<GlueException> for RestError {
 }
 
 /// Answers a request to `path` (percent-encoded) with the route that fits. HEAD is GET; whoever sends the answer leaves
-/// its body out.
+/// its body out. What is wrong with the conditions matters only where there is a route.
 ///
 /// # Errors
 /// What the route refuses; `UnknownOperationException`, which lists the routes, when none fits.
@@ -71,7 +71,7 @@ pub async fn dispatch(
     method: &Method,
     path: &str,
     query: &str,
-    preconditions: Preconditions,
+    preconditions: Result<Preconditions, GlueException>,
     body: Vec<u8>,
 ) -> Result<RestAnswer, RestError> {
     let segments = request::decode_path(path)?;
@@ -80,7 +80,7 @@ pub async fn dispatch(
     for route in ROUTES {
         let Some(parameters) = request::match_path(route.path, &segments) else { continue };
         if route.method == method {
-            return call::serve(app, route, RestRequest::new(parameters, query, preconditions, body)?).await;
+            return call::serve(app, route, RestRequest::new(parameters, query, preconditions?, body)?).await;
         }
         others.push(route.method);
     }

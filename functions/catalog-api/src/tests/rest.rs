@@ -45,6 +45,7 @@ async fn another_method_is_told_which_there_are() {
     let answer = front.rest("PATCH /v1/databases/sales", &[], Value::Null).await;
     assert_eq!((answer.status, &answer.headers["allow"]), (405, &"GET, PUT, DELETE, HEAD".parse().unwrap()));
     assert!(answer.body["Message"].as_str().unwrap().contains("GET, PUT, DELETE, HEAD"), "{}", answer.body);
+    assert_eq!(front.rest("PATCH /v1/databases/sales", &[("if-match", "x")], Value::Null).await.status, 405);
 }
 
 #[tokio::test]

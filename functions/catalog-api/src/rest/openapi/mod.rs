@@ -6,6 +6,7 @@
 //! LAKEWARDEN_WRITE_OPENAPI=1 cargo test -p catalog-api openapi
 //! ```
 
+mod examples;
 mod schemas;
 mod yaml;
 
@@ -60,7 +61,7 @@ fn document() -> Value {
     }
     let mut responses: Map<String, Value> =
         ERRORS.iter().map(|(status, meaning)| (format!("Error{status}"), error_response(meaning))).collect();
-    responses.insert("Error413".to_owned(), too_large());
+    responses.extend(gateway_responses());
     json!({
         "openapi": "3.1.0",
         "info": { "title": "Lakewarden catalog", "version": env!("CARGO_PKG_VERSION"), "description": ABOUT,
@@ -77,9 +78,20 @@ fn error_response(meaning: &str) -> Value {
 }
 
 /// What API Gateway, and the laptop's gateway after it, answers by itself.
-fn too_large() -> Value {
-    json!({ "description": "The request is larger than a function can be sent: 6 MB as an event.",
-        "content": { "application/json": { "schema": { "type": "object", "properties": { "message": { "type": "string" } } } } } })
+fn gateway_responses() -> [(String, Value); 3] {
+    let message = json!({ "type": "object", "properties": { "message": { "type": "string" } } });
+    [
+        (413, "The request is larger than a function can be sent: 6 MB as an event."),
+        (414, "The address is longer than the gateway takes (10 KB on AWS)."),
+        (431, "The headers are longer than the gateway takes (10 KB on AWS)."),
+    ]
+    .map(|(status, meaning)| {
+        let mut response = json!({ "description": meaning });
+        if status == 413 {
+            response["content"] = json!({ "application/json": { "schema": message } });
+        }
+        (format!("Error{status}"), response)
+    })
 }
 
 fn operation(route: &Route, schemas: &mut Schemas, ids: &mut HashSet<String>) -> Value {
@@ -97,10 +109,12 @@ fn operation(route: &Route, schemas: &mut Schemas, ids: &mut HashSet<String>) ->
     if route.takes_body() {
         let schema = body(route, schemas);
         let required = schema.get("required").is_some();
-        members.insert(
-            "requestBody".to_owned(),
-            json!({ "required": required, "content": { "application/json": { "schema": schema } } }),
-        );
+        let mut content = json!({ "schema": schema });
+        if let Some(example) = examples::body(name) {
+            content["example"] = example;
+        }
+        let body = json!({ "required": required, "content": { "application/json": content } });
+        members.insert("requestBody".to_owned(), body);
     }
     members.insert("responses".to_owned(), responses(route, schemas));
     described
@@ -153,14 +167,21 @@ fn note(name: &str) -> Option<&'static str> {
 fn parameters(route: &Route, schemas: &mut Schemas) -> Vec<Value> {
     let in_path = route.path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
     let mut parameters: Vec<Value> = in_path
-        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } }))
+        .map(|name| {
+            let schema = json!({ "type": "string", "minLength": 1 });
+            json!({ "name": name, "in": "path", "required": true, "schema": schema, "example": examples::path(name) })
+        })
         .collect();
     for query in route.query {
         let required = schemas.is_required(route.target.name(), query.member);
         let mut parameter = json!({ "name": query.name, "in": "query", "required": required,
             "schema": query_schema(route, query, schemas) });
+        let members = parameter.as_object_mut().unwrap();
+        if let Some(example) = examples::query(query.name) {
+            let is_list = query.kind == Kind::Texts && !example.is_array();
+            members.insert("example".to_owned(), if is_list { json!([example]) } else { example });
+        }
         if query.kind == Kind::Texts {
-            let members = parameter.as_object_mut().unwrap();
             members.insert("style".to_owned(), "form".into());
             members.insert("explode".to_owned(), true.into());
         }
@@ -169,8 +190,8 @@ fn parameters(route: &Route, schemas: &mut Schemas) -> Vec<Value> {
     if matches!(route.revisioned, Revisioned::Partition | Revisioned::Table) {
         for name in ["If-Match", "If-None-Match"] {
             let text = "`*`, or entity tags in double quotes, separated by commas.";
-            parameters.push(json!({ "name": name, "in": "header", "description": text, "schema": { "type": "string" },
-                "example": "\"3\"" }));
+            parameters
+                .push(json!({ "name": name, "in": "header", "description": text, "schema": { "type": "string" } }));
         }
     }
     parameters
@@ -222,7 +243,8 @@ fn responses(route: &Route, schemas: &mut Schemas) -> Value {
     if tagged {
         responses.insert("304".to_owned(), json!({ "description": "If-None-Match names what is there." }));
     }
-    for (status, _) in ERRORS.into_iter().chain(route.takes_body().then_some((413, ""))) {
+    let of_gateway = [414, 431].into_iter().chain(route.takes_body().then_some(413));
+    for status in ERRORS.into_iter().map(|(status, _)| status).chain(of_gateway) {
         responses.insert(status.to_string(), json!({ "$ref": format!("#/components/responses/Error{status}") }));
     }
     Value::Object(responses)
