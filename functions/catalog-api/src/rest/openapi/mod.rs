@@ -268,7 +268,7 @@ fn openapi_says_what_is_served() {
         found == text,
         "docs/openapi.yaml is not what is served (line {}). Write it anew: \
          LAKEWARDEN_WRITE_OPENAPI=1 cargo test -p catalog-api openapi",
-        differs.map_or_else(|| found.lines().count().min(text.lines().count()), |at| at) + 1
+        differs.unwrap_or_else(|| found.lines().count().min(text.lines().count())) + 1
     );
 }
 
