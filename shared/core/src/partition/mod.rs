@@ -3,6 +3,7 @@
 //! A partition's identity is its table and the ordered list of its values, which are never folded or trimmed. Items are
 //! spread over the table's shards by a hash of the values, and in each shard are in key order.
 
+mod as_of;
 mod attempts;
 mod backfill;
 mod batch;

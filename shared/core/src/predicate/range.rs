@@ -42,7 +42,7 @@ pub(super) fn successor(mut prefix: Vec<u8>) -> Vec<u8> {
 }
 
 /// The last key before `bound`.
-fn last_below(mut bound: Vec<u8>) -> Vec<u8> {
+pub(crate) fn last_below(mut bound: Vec<u8>) -> Vec<u8> {
     match bound.pop() {
         None | Some(0) => bound,
         Some(last) => {

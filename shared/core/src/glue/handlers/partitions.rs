@@ -6,10 +6,11 @@ use super::super::GlueException;
 use super::super::input::{Members, Read};
 use super::super::render::{self, Sized};
 use super::super::wire::EXPECTED_REVISION;
-use super::{add_token, members, page_size, position, refuse_the_past};
+use super::moment::Asked;
+use super::{add_token, members, page_size, position};
 use crate::catalog::tables::find_table;
 use crate::catalog::{CatalogError, Revision, Scope, TableRef, escaped_len};
-use crate::partition::{self, ColumnSchema, Listing, PartitionInput, PartitionUpdate, Segment};
+use crate::partition::{self, ColumnSchema, Listing, PartitionInput, PartitionUpdate, Segment, View};
 use crate::ports::App;
 
 const PAGE_MAX: usize = 1000;
@@ -138,7 +139,9 @@ fn segment_of(input: &Members) -> Result<Segment, GlueException> {
 pub(in crate::glue) async fn get_partitions(app: &App, input: Value) -> Result<Value, GlueException> {
     let input = members(input);
     let table = table_of(app, &input).await?;
-    refuse_the_past(&input)?;
+    if Asked::of(&input)?.view(app, &table).await? != View::Latest {
+        return Err(GlueException::unsupported("QueryAsOfTime is not served yet."));
+    }
     if input.text("Expression").is_some_and(|expression| !expression.trim().is_empty()) {
         return Err(GlueException::unsupported(
             "Expression is not served yet: list the partitions without a filter, or get them by their values.",

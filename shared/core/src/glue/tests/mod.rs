@@ -1,5 +1,6 @@
 //! The catalog through its wire: request JSON in, response JSON out.
 
+mod as_of;
 mod concurrency;
 mod constraints;
 mod counts;

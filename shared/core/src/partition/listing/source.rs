@@ -9,6 +9,7 @@ use async_trait::async_trait;
 
 use crate::catalog::{CatalogError, TableRef};
 use crate::limits::BATCH_GET_MAX_KEYS;
+use crate::partition::as_of::AsOf;
 use crate::partition::attempts::{find, read};
 use crate::partition::item::{self, Kind};
 use crate::partition::key::encode_key;
@@ -92,9 +93,7 @@ pub(in crate::partition) trait Source: Send + Sync {
 pub(in crate::partition) fn source_of(table: &TableRef, view: View) -> Result<Box<dyn Source + '_>, CatalogError> {
     match view {
         View::Latest => Ok(Box::new(Latest { table })),
-        View::AsOf { .. } => {
-            Err(CatalogError::Unsupported("Only the latest state of the partitions can be read.".to_owned()))
-        }
+        View::AsOf { at_ms } => Ok(Box::new(AsOf::new(table, at_ms))),
     }
 }
 
@@ -133,8 +132,8 @@ impl<'a> Reads<'a> {
 }
 
 /// The latest state.
-struct Latest<'a> {
-    table: &'a TableRef,
+pub(in crate::partition) struct Latest<'a> {
+    pub table: &'a TableRef,
 }
 
 #[async_trait]

@@ -351,9 +351,9 @@ fn check_items(world: &MemoryWorld, table: &TableRef, last: &State) {
     }
     let mut images: BTreeMap<String, Vec<(i64, i64)>> = BTreeMap::new();
     for (_, item) in of_kind("h") {
-        let past = history_item::decode(item).unwrap();
-        let id = past.partition.partition_id.to_string();
-        images.entry(id).or_default().push((past.partition.valid_from_ms, past.valid_to_ms));
+        let past = history_item::lifetime_of(item).unwrap();
+        let id = partition::item::decode(item).unwrap().partition_id.to_string();
+        images.entry(id).or_default().push((past.valid_from_ms, past.valid_to_ms));
     }
     for (_, item) in of_kind("p") {
         let current = partition::item::decode(item).unwrap();

@@ -1,5 +1,6 @@
 //! Partitions under many clients at once, on a store that loses answers.
 
+mod as_of;
 mod checker;
 mod linearizability;
 mod store;
