@@ -54,7 +54,9 @@ pub struct Settings {
     /// Where definitions lie that are too large for an item of DynamoDB; lies outside every table. By default in the
     /// bucket of the reports.
     pub bodies: Location,
-    /// How long changed and deleted partitions can still be read as of a moment before; 0 keeps none.
+    /// How long changed and deleted partitions can still be read as of a moment before; 0 keeps none. Every change is kept
+    /// for as long as this said when it was made: after it was raised, moments from before that are whole again only when
+    /// the new time has passed.
     pub history_retention_ms: i64,
     pub partition_moves: PartitionMoves,
     /// Partitions of one table, about: the count it is compared with is refreshed by batches.

@@ -174,6 +174,13 @@ pub(super) fn stamp(
     item
 }
 
+/// Makes an item of a new partition one that is created now.
+pub(super) fn restamp(item: &mut Item, now_ms: i64) {
+    for field in ["created_ms", "valid_from_ms"] {
+        item.insert(field.to_owned(), Value::Int(now_ms));
+    }
+}
+
 /// To be called after `load_body`.
 pub(super) fn decode(item: &Item) -> Result<PartitionItem, DecodeError> {
     item.check_layout(SCHEMA_VERSION)?;

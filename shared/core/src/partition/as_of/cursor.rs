@@ -151,8 +151,8 @@ impl Cursor for PastCursor {
                 }
                 Reached::Key(key) => key.clone(),
             };
-            if key >= self.low {
-                self.low = behind(&key);
+            if key >= self.low || part.history.is_none() {
+                self.low = behind(&key).max(std::mem::take(&mut self.low));
                 let rest = part.rows.split_off(&self.low);
                 let settled = std::mem::replace(&mut part.rows, rest);
                 if part.history.is_some() {
