@@ -84,4 +84,4 @@ pub fn compile_within(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
