@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::location::Location;
+use crate::predicate::Mode;
 use crate::store::{Clock, Ids, Items, Objects, Queue};
 
 /// What a command may use of the outside world. Cheap to clone.
@@ -61,6 +62,8 @@ pub struct Settings {
     pub partition_moves: PartitionMoves,
     /// Partitions of one table, about: the count it is compared with is refreshed by batches.
     pub max_partitions_per_table: u64,
+    /// What the Hive default marker means to filters on typed keys.
+    pub default_partition: Mode,
 }
 
 impl Settings {
@@ -82,6 +85,7 @@ impl Default for Settings {
             history_retention_ms: 7 * 24 * 60 * 60 * 1000,
             partition_moves: PartitionMoves::default(),
             max_partitions_per_table: 20_000_000,
+            default_partition: Mode::default(),
         }
     }
 }

@@ -6,6 +6,9 @@ use serde_json::{Map, Value};
 
 use super::{RestAnswer, RestRequest};
 
+/// The parameter `explain`, which is no member of the operation.
+const EXPLAIN: &str = "explain";
+
 /// Members of an operation's input, from path and query.
 struct Input<'a> {
     request: &'a RestRequest,
@@ -77,9 +80,15 @@ pub(super) async fn get_table(app: &App, request: RestRequest) -> Result<RestAns
 }
 
 pub(super) async fn list_partitions(app: &App, request: RestRequest) -> Result<RestAnswer, GlueException> {
-    let known = ["max_results", "next_token", "expression", "exclude_column_schema"];
+    let known = ["max_results", "next_token", "expression", "exclude_column_schema", "explain"];
     let input = Input::new(&request, &known)?.path("database", "DatabaseName").path("table", "TableName");
     let input = input.number("max_results", "MaxResults")?.text("next_token", "NextToken");
     let input = input.text("expression", "Expression").flag("exclude_column_schema", "ExcludeColumnSchema")?;
-    input.call(app, "GetPartitions").await
+    let mut input = input.flag("explain", EXPLAIN)?;
+    match input.members.remove(EXPLAIN) {
+        Some(Value::Bool(true)) => {
+            glue::explain_partitions(app, Value::Object(input.members)).await.map(RestAnswer::ok)
+        }
+        _ => input.call(app, "GetPartitions").await,
+    }
 }

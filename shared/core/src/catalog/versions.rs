@@ -92,7 +92,8 @@ pub async fn get_version_at(
             return if newer == 0 { Ok((table, current)) } else { Err(not_kept(newer)) };
         }
         if current.version.saturating_sub(newer) >= PAST_VERSIONS_MAX {
-            let text = format!("The table has had more than {PAST_VERSIONS_MAX} versions since: find it by GetTableVersions.");
+            let text =
+                format!("The table has had more than {PAST_VERSIONS_MAX} versions since: find it by GetTableVersions.");
             return Err(CatalogError::Invalid(text));
         }
     }

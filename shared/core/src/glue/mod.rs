@@ -14,7 +14,7 @@ mod validate;
 mod wire;
 
 pub use exception::{GlueException, GlueExceptionName};
-pub use wire::{IF_REVISION_HEADER, REVISION_HEADER, WireAnswer, answer, call, call_if};
+pub use wire::{IF_REVISION_HEADER, REVISION_HEADER, WireAnswer, answer, call, call_if, explain_partitions};
 
 #[cfg(test)]
 mod tests;

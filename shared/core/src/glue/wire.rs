@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::handlers::partitions::get_partitions;
 use super::operations::{find, served};
 use super::validate::check_input;
 use super::{GlueException, GlueExceptionName};
@@ -15,6 +16,8 @@ pub const IF_REVISION_HEADER: &str = "x-lakewarden-if-revision";
 pub const REVISION_HEADER: &str = "x-lakewarden-revision";
 /// Member under which a handler finds the expected revision. No client can send it: unknown members are dropped.
 pub(super) const EXPECTED_REVISION: &str = "LakewardenExpectedRevision";
+/// Member that makes GetPartitions say how it found its answer. No client can send it either.
+pub(super) const EXPLAIN: &str = "LakewardenExplain";
 /// Operations that take an expected revision.
 const TAKE_REVISION: [&str; 2] = ["UpdatePartition", "DeletePartition"];
 
@@ -125,6 +128,19 @@ pub async fn call_if(
     }
     check_catalog(app, &checked)?;
     (found.handler)(app, Value::Object(checked)).await
+}
+
+/// GetPartitions with a member `Explain` beside its answer: the way, its ranges and probes, the filter where rows were
+/// judged by it, requests and items read.
+pub async fn explain_partitions(app: &App, input: Value) -> Result<Value, GlueException> {
+    let Value::Object(members) = &input else {
+        let text = "The input should be a JSON object.";
+        return Err(GlueException::new(GlueExceptionName::Serialization, text));
+    };
+    let mut checked = check_input("GetPartitions", members)?;
+    check_catalog(app, &checked)?;
+    checked.insert(EXPLAIN.to_owned(), true.into());
+    get_partitions(app, Value::Object(checked)).await
 }
 
 /// There is one catalog, the account's own; absent means it.

@@ -106,10 +106,6 @@ pub(crate) fn places_of(table: &TableId, epoch: u32, shards: u16) -> impl Iterat
     (0..shards).map(move |shard| (Table::Partitions, place(&table, epoch, Kind::Current, shard)))
 }
 
-pub(super) fn place_of_shard(table: &TableRef, shard: u16) -> String {
-    place(&table.table_id, table.epoch, Kind::Current, shard)
-}
-
 /// Where the partition with these values is in an epoch, whether or not their number fits the table's keys.
 pub(super) fn key_in(table: &TableRef, epoch: Epoch<'_>, values: &[String]) -> Key {
     let pk = place(&table.table_id, epoch.number, Kind::Current, shard_of(values, table.shards));

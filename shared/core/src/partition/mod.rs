@@ -19,8 +19,6 @@ mod instant;
 mod item;
 mod key;
 mod key_type;
-mod list;
-mod list_older;
 mod listing;
 mod number;
 mod read;
@@ -37,8 +35,9 @@ pub use instant::{Date, Timestamp};
 pub use item::PartitionItem;
 pub use key::{HIVE_DEFAULT_PARTITION, encode_key, hash_of_values, shard_of};
 pub use key_type::KeyType;
-pub use list::{Listing, PartitionPage, Segment, list};
-pub use listing::View;
+pub use listing::{
+    Continuation, Explained, Indexes, Listing, PartitionPage, Position, ScanBudget, Segment, View, list,
+};
 pub use number::{Number, NumberText};
 pub use read::{Partition, get, get_many};
 pub use register::{NewPartition, Registered, register};

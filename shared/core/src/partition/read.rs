@@ -172,7 +172,6 @@ struct Batch {
 ///
 /// # Errors
 /// The store's, if it had no time for some of them.
-#[allow(dead_code, reason = "listings are moving to it")]
 pub(super) async fn read_every(
     ports: &Ports,
     table: &TableRef,

@@ -86,4 +86,4 @@ pub fn compile_within(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

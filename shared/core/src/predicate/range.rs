@@ -11,6 +11,11 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
+    /// Every key.
+    pub fn all() -> Self {
+        Self { low: Vec::new(), high: vec![u8::MAX; SORT_KEY_MAX_BYTES] }
+    }
+
     /// Keys that begin with `prefix`.
     pub fn with_prefix(prefix: Vec<u8>) -> Self {
         let high = successor(prefix.clone());

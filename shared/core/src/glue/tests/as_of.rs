@@ -56,7 +56,14 @@ impl Wire {
         }
     }
 
-    async fn put_proposal(&self, id: u128, root: &str, status: Status, sync: SyncState, synced_ms: Option<i64>) -> String {
+    async fn put_proposal(
+        &self,
+        id: u128,
+        root: &str,
+        status: Status,
+        sync: SyncState,
+        synced_ms: Option<i64>,
+    ) -> String {
         let id = ProposalId(uuid::Uuid::from_u128(id));
         let proposal = Proposal {
             id,

@@ -95,7 +95,6 @@ async fn what_is_not_served_is_refused_by_name() {
         input
     };
     let cases = [
-        ("GetPartitions", in_table(json!({ "Expression": "year = 2024" })), "Expression"),
         ("GetTables", json!({ "DatabaseName": "d", "QueryAsOfTime": 1 }), "QueryAsOfTime"),
         ("GetTables", json!({ "DatabaseName": "d", "TransactionId": "x" }), "TransactionId"),
         ("DeleteTable", json!({ "DatabaseName": "d", "Name": "t", "TransactionId": "x" }), "TransactionId"),

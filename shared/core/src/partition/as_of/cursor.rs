@@ -103,7 +103,12 @@ impl PastCursor {
     }
 
     /// Reads a page of the part's history; answers how far that takes.
-    async fn read_history(&self, reads: &Reads<'_>, part: &mut Part, limit: Option<usize>) -> Result<Reached, CatalogError> {
+    async fn read_history(
+        &self,
+        reads: &Reads<'_>,
+        part: &mut Part,
+        limit: Option<usize>,
+    ) -> Result<Reached, CatalogError> {
         let Some(query) = &mut part.history else { return Ok(part.to.clone()) };
         query.limit = limit;
         let page = reads.query(query).await?;
@@ -177,9 +182,11 @@ impl Cursor for PastCursor {
             return;
         }
         part.rows = part.rows.split_off(to);
-        let is_ahead = part.history.as_ref().and_then(|query| query.start_after.as_ref()).is_some_and(|after| {
-            history_item::beginning_of(after.as_bytes()) >= to
-        });
+        let is_ahead = part
+            .history
+            .as_ref()
+            .and_then(|query| query.start_after.as_ref())
+            .is_some_and(|after| history_item::beginning_of(after.as_bytes()) >= to);
         if part.history.is_some() && !is_ahead {
             part.history = self.history_to(&part.to);
         }

@@ -97,16 +97,49 @@ pub(in crate::partition) fn source_of(table: &TableRef, view: View) -> Result<Bo
     }
 }
 
+/// What one page may read before it is answered as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanBudget {
+    pub items: u64,
+    pub time_ms: i64,
+}
+
+impl Default for ScanBudget {
+    /// Well within the half minute that a gateway waits.
+    fn default() -> Self {
+        Self { items: 100_000, time_ms: 12_000 }
+    }
+}
+
 /// Reading for one page, with a count of it.
 pub(in crate::partition) struct Reads<'a> {
     pub ports: &'a Ports,
     queries: AtomicU64,
     items: AtomicU64,
+    max_items: u64,
+    ends_ms: i64,
 }
 
 impl<'a> Reads<'a> {
+    /// Without a budget.
     pub fn new(ports: &'a Ports) -> Self {
-        Self { ports, queries: AtomicU64::new(0), items: AtomicU64::new(0) }
+        Self { ports, queries: AtomicU64::new(0), items: AtomicU64::new(0), max_items: u64::MAX, ends_ms: i64::MAX }
+    }
+
+    pub fn within(ports: &'a Ports, budget: ScanBudget) -> Self {
+        let ends_ms = ports.clock.now_ms().saturating_add(budget.time_ms);
+        Self { max_items: budget.items, ends_ms, ..Self::new(ports) }
+    }
+
+    /// Whether the page should be answered as it is.
+    pub fn is_spent(&self) -> bool {
+        self.items() >= self.max_items || self.ports.clock.now_ms() >= self.ends_ms
+    }
+
+    /// Counts what was read for the same page without a budget.
+    pub fn add(&self, other: &Reads<'_>) {
+        self.queries.fetch_add(other.queries(), Ordering::Relaxed);
+        self.items.fetch_add(other.items(), Ordering::Relaxed);
     }
 
     /// A page of a query, asked for again while the store is busy.
