@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Map, json};
 
 use super::store::{Dice, Unsteady};
-use crate::catalog::{self, OlderEpoch, TableRef};
+use crate::catalog::{self, CatalogError, OlderEpoch, TableRef};
 use crate::partition::listing::source::{Reached, Reads, Source, Stretch, source_of};
-use crate::partition::{self, KeyType, PartitionInput, PartitionUpdate, View, encode_key, item};
+use crate::partition::{self, KeyType, Listing, PartitionInput, PartitionUpdate, Segment, View, encode_key, item};
 use crate::ports::{Ports, Settings};
-use crate::predicate::KeyRange;
+use crate::predicate::{self, KeyRange, Mode};
 use crate::store::memory::{Fault, MemoryWorld};
 use crate::store::{Item, Query, SortRange, StoreErrorKind};
 
@@ -19,9 +19,12 @@ const NOW_MS: i64 = 1_700_000_000_000;
 const SHARDS: u16 = 2;
 const RETENTION_MS: i64 = 2_000;
 
+/// So many of [`names`] are numbers, and come first.
+const NUMBERS: u64 = 6;
+
 /// Values that are written alike, and some whose keys are cut, in the history or everywhere, where they are still alike.
 fn names() -> Vec<String> {
-    let mut names: Vec<String> = ["1", "01", "001", "2", "10", "a", "ab", "b"].map(str::to_owned).to_vec();
+    let mut names: Vec<String> = ["1", "01", "001", "2", "9", "10", "a", "ab", "b"].map(str::to_owned).to_vec();
     for (length, end) in [(980, "x"), (980, "y"), (1003, ""), (1004, ""), (1015, "a"), (1100, "a"), (1100, "b")] {
         names.push(format!("{}{end}", "l".repeat(length)));
     }
@@ -83,6 +86,8 @@ impl Log {
 
 /// A table whose key is a number; with an earlier epoch in which it was text.
 struct Lake {
+    /// The first so many of [`names`] occur.
+    names: u64,
     world: MemoryWorld,
     settings: Settings,
     table: TableRef,
@@ -99,7 +104,13 @@ impl Lake {
         table.older_epochs = vec![OlderEpoch { epoch: table.epoch, types: vec![KeyType::Text], replaced_ms: 0 }];
         table.epoch += 1;
         let settings = Settings { history_retention_ms: RETENTION_MS, ..Settings::default() };
-        Self { world, settings, table }
+        Self { names: names().len() as u64, world, settings, table }
+    }
+
+    /// With every other seed one that has numbers only, so that filters can answer.
+    async fn of_seed(seed: u64) -> Self {
+        let lake = Self::new().await;
+        Self { names: if seed % 2 == 0 { NUMBERS } else { lake.names }, ..lake }
     }
 
     /// The table as one that knows only its earlier epoch has it.
@@ -117,7 +128,7 @@ impl Lake {
     /// One operation at random on `table`, entered into the log.
     async fn step(&self, ports: &Ports, table: &TableRef, dice: &mut Dice, mark: u64, log: &mut Log) {
         let (names, now_ms) = (names(), ports.clock.now_ms());
-        let name = names[dice.roll(names.len() as u64) as usize].as_str();
+        let name = names[dice.roll(self.names) as usize].as_str();
         match dice.roll(6) {
             0..=2 => {
                 if partition::create(ports, &self.settings, table, input(Some(name), mark)).await.is_ok() {
@@ -131,7 +142,7 @@ impl Lake {
                 }
             }
             roll => {
-                let to = if roll == 4 { name } else { &names[dice.roll(names.len() as u64) as usize] };
+                let to = if roll == 4 { name } else { &names[dice.roll(self.names) as usize] };
                 let update = PartitionUpdate { values: values(name), input: input(Some(to), mark) };
                 let updated = partition::update(ports, &self.settings, table, update, None).await;
                 if updated.is_ok()
@@ -246,6 +257,69 @@ async fn look_up(ports: &Ports, table: &TableRef, at_ms: i64) -> BTreeMap<String
         .collect()
 }
 
+const FILTERS: [(&str, fn(i64) -> bool); 4] = [
+    ("k = 1", |k| k == 1),
+    ("k >= 2", |k| k >= 2),
+    ("k in (1, 10)", |k| k == 1 || k == 10),
+    ("not k between 2 and 9", |k| !(2..=9).contains(&k)),
+];
+
+/// All pages of a listing of all segments; none if the filter meets a value that is no number.
+async fn list(
+    ports: &Ports,
+    table: &TableRef,
+    at_ms: i64,
+    filter: Option<&str>,
+    dice: &mut Dice,
+) -> Option<BTreeMap<String, u64>> {
+    let filter = filter.map(|text| predicate::compile(text, &table.keys, Mode::Lenient).unwrap());
+    let (mut seen, total) = (BTreeMap::new(), 1 + dice.roll(3) as u16);
+    for number in 0..total {
+        let mut listing = Listing {
+            segment: Segment { number, total },
+            filter: filter.clone(),
+            view: View::AsOf { at_ms },
+            ..Listing::of_all(0)
+        };
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            listing.limit = 1 + dice.roll(4) as usize;
+            let page = match partition::list(ports, table, &listing).await {
+                Ok(page) => page,
+                Err(CatalogError::StoredValue(_)) => return None,
+                Err(other) => panic!("{other:?}"),
+            };
+            for (key, partition) in page.partitions {
+                assert!(last.as_ref().is_none_or(|last| *last < key));
+                let name = partition.values().join("/");
+                let mark = partition.into_members()["Parameters"]["mark"].as_str().unwrap().parse().unwrap();
+                assert!(seen.insert(name, mark).is_none());
+                last = Some(key);
+            }
+            match page.next {
+                Some(next) => listing.start = next,
+                None => break,
+            }
+        }
+    }
+    Some(seen)
+}
+
+/// Listings with and without a filter against what is expected without one.
+async fn check_lists(ports: &Ports, table: &TableRef, at_ms: i64, expected: &Seen, dice: &mut Dice, what: &str) {
+    check(&list(ports, table, at_ms, None, dice).await.unwrap(), expected, what);
+    let (text, accepts) = FILTERS[dice.roll(FILTERS.len() as u64) as usize];
+    let what = format!("{what}: {text}");
+    match list(ports, table, at_ms, Some(text), dice).await {
+        None => assert!(expected.keys().any(|name| name.parse::<i64>().is_err()), "{what}"),
+        Some(found) => {
+            let mut expected = expected.clone();
+            expected.retain(|name, _| accepts(name.parse().expect("a filter fails where it meets no number")));
+            check(&found, &expected, &what);
+        }
+    }
+}
+
 #[track_caller]
 fn check(found: &BTreeMap<String, u64>, expected: &Seen, what: &str) {
     let names: Vec<&String> = found.keys().collect();
@@ -270,18 +344,19 @@ async fn record(lake: &Lake, dice: &mut Dice, operations: u64) -> Log {
 #[tokio::test]
 async fn the_past_is_what_the_log_says_at_every_instant_that_is_kept() {
     for seed in 1..=5 {
-        let (lake, mut dice) = (Lake::new().await, Dice::new(seed));
+        let (lake, mut dice) = (Lake::of_seed(seed).await, Dice::new(seed));
         let log = record(&lake, &mut dice, 260).await;
         assert!(lake.now_ms() > NOW_MS + RETENTION_MS, "some of it has expired");
         lake.world.clock.advance_ms(dice.roll(500) as i64);
         let (kept_from_ms, now_ms) = (lake.now_ms() - RETENTION_MS, lake.now_ms());
         for at_ms in log.instants().into_iter().filter(|at_ms| (kept_from_ms..=now_ms).contains(at_ms)) {
-            if dice.roll(6) > 0 {
+            if dice.roll(10) > 0 {
                 continue;
             }
             let what = format!("seed {seed} at {at_ms}");
             check(&walk(&lake.world.ports, &lake.table, at_ms, &mut dice).await, &log.at(at_ms), &what);
             check(&look_up(&lake.world.ports, &lake.table, at_ms).await, &log.at(at_ms), &what);
+            check_lists(&lake.world.ports, &lake.table, at_ms, &log.at(at_ms), &mut dice, &what).await;
         }
     }
 }
@@ -289,7 +364,7 @@ async fn the_past_is_what_the_log_says_at_every_instant_that_is_kept() {
 #[tokio::test]
 async fn jumps_leave_out_what_they_jump_over_and_nothing_else() {
     for seed in 1..=15 {
-        let (lake, mut dice) = (Lake::new().await, Dice::new(seed));
+        let (lake, mut dice) = (Lake::of_seed(seed).await, Dice::new(seed));
         let mut log = Log::default();
         for mark in 1..150 {
             lake.step(&lake.world.ports, &lake.table, &mut dice, mark, &mut log).await;
@@ -345,7 +420,7 @@ async fn a_part_ends_where_its_present_does() {
 #[tokio::test]
 async fn the_past_stays_what_it_was_while_everything_changes() {
     for seed in 1..=6 {
-        let (mut lake, mut dice) = (Lake::new().await, Dice::new(seed));
+        let (mut lake, mut dice) = (Lake::of_seed(seed).await, Dice::new(seed));
         lake.settings.history_retention_ms = 1_000_000;
         let log = record(&lake, &mut dice, 80).await;
         let instants: Vec<i64> = log.instants().into_iter().collect();
@@ -373,6 +448,7 @@ async fn the_past_stays_what_it_was_while_everything_changes() {
             let what = format!("seed {seed} at {at_ms}");
             check(&walk(&ports, &lake.table, at_ms, &mut dice).await, &log.at(at_ms), &what);
             check(&look_up(&ports, &lake.table, at_ms).await, &log.at(at_ms), &what);
+            check_lists(&ports, &lake.table, at_ms, &log.at(at_ms), &mut dice, &what).await;
         }
         is_done.store(true, Ordering::SeqCst);
         for other in others {
