@@ -8,7 +8,7 @@ use crate::commit::lookup::Lookup;
 use crate::commit::proposal::{Proposal, Status, SyncState};
 use crate::delta::Version;
 use crate::location::Location;
-use crate::store::{Condition, ETag};
+use crate::store::{Condition, ETag, ReadItems};
 
 const INVALID: &str = "InvalidInputException";
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
@@ -281,4 +281,24 @@ async fn a_table_whose_versions_are_all_kept() {
         let asked = json!({ "DatabaseName": "d", "Name": "t", "QueryAsOfTime": seconds(NOW_MS + ms) });
         assert_eq!(wire.ok("GetTable", asked).await["Table"].get("Owner").and_then(Value::as_str), owner, "{ms}");
     }
+}
+
+#[tokio::test]
+async fn what_the_past_costs() {
+    let wire = lake().await;
+    let cost = async |extra: Value| {
+        let before = wire.world.items.item_usage();
+        wire.ok("GetPartitions", in_table(extra)).await;
+        let usage = wire.world.items.item_usage().since(&before);
+        (usage.batch_gets, usage.gets, usage.queries, usage.items_read)
+    };
+    // Both heads; the present of 16 shards with its three rows and the history with its two images.
+    assert_eq!(cost(json!({ "QueryAsOfTime": seconds(NOW_MS) })).await, (1, 0, 32, 2 + 3 + 2));
+    assert_eq!(cost(json!({ "QueryAsOfTime": seconds(NOW_MS + DAY_MS) })).await, (1, 0, 32, 2 + 3 + 2));
+    let now = seconds(NOW_MS + 2 * DAY_MS);
+    assert_eq!(cost(json!({ "QueryAsOfTime": now })).await, (1, 0, 16, 2 + 3), "the latest state has no history");
+    // The definition says where the table lies; the proposal is looked up by its id.
+    let committed = Status::Committed { version: Version(1) };
+    let id = wire.put_proposal(1, "d/t", committed, SyncState::None, Some(NOW_MS)).await;
+    assert_eq!(cost(json!({ "TransactionId": id })).await, (1, 2, 33, 2 + 1 + 2 + 3 + 2));
 }
