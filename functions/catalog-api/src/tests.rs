@@ -136,6 +136,25 @@ async fn rest_for_people() {
 }
 
 #[tokio::test]
+async fn rest_reads_the_past() {
+    let front = Front::with_data().await;
+    let table = "/v1/databases/sales/tables/a%2Fb%20c";
+    let partitions = format!("{table}/partitions");
+    for (query, status) in [
+        ("query_as_of_time=1", 422),
+        ("query_as_of_time=99999999999.5", 200),
+        ("query_as_of_time=yesterday", 422),
+        ("transaction_id=6f1d6a7e-6b8b-4a0f-8f6b-0f6f1d6a7e6b", 404),
+        ("transaction_id=x&query_as_of_time=1", 422),
+    ] {
+        for path in [table, &partitions] {
+            let answer = front.get(path, query).await;
+            assert_eq!(answer.status, status, "{path} {query} {}", answer.body);
+        }
+    }
+}
+
+#[tokio::test]
 async fn rest_errors_have_names_and_statuses() {
     let front = Front::with_data().await;
     let partitions = "/v1/databases/sales/tables/a%2Fb%20c/partitions";

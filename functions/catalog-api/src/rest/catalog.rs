@@ -43,6 +43,17 @@ impl<'a> Input<'a> {
         Ok(self)
     }
 
+    /// `QueryAsOfTime` and `TransactionId`.
+    fn moment(mut self) -> Result<Self, GlueException> {
+        if let Some(value) = self.request.query("query_as_of_time") {
+            let seconds: serde_json::Number = serde_json::from_str(value).map_err(|_| {
+                GlueException::invalid_input("`query_as_of_time` should be a number of seconds since the epoch.")
+            })?;
+            self.members.insert("QueryAsOfTime".to_owned(), seconds.into());
+        }
+        Ok(self.text("transaction_id", "TransactionId"))
+    }
+
     fn flag(mut self, parameter: &str, member: &str) -> Result<Self, GlueException> {
         let flag = match self.request.query(parameter) {
             None => return Ok(self),
@@ -75,16 +86,25 @@ pub(super) async fn list_tables(app: &App, request: RestRequest) -> Result<RestA
 }
 
 pub(super) async fn get_table(app: &App, request: RestRequest) -> Result<RestAnswer, GlueException> {
-    let input = Input::new(&request, &[])?.path("database", "DatabaseName").path("table", "Name");
-    input.call(app, "GetTable").await
+    let known = ["query_as_of_time", "transaction_id"];
+    let input = Input::new(&request, &known)?.path("database", "DatabaseName").path("table", "Name");
+    input.moment()?.call(app, "GetTable").await
 }
 
 pub(super) async fn list_partitions(app: &App, request: RestRequest) -> Result<RestAnswer, GlueException> {
-    let known = ["max_results", "next_token", "expression", "exclude_column_schema", "explain"];
+    let known = [
+        "max_results",
+        "next_token",
+        "expression",
+        "exclude_column_schema",
+        "query_as_of_time",
+        "transaction_id",
+        "explain",
+    ];
     let input = Input::new(&request, &known)?.path("database", "DatabaseName").path("table", "TableName");
     let input = input.number("max_results", "MaxResults")?.text("next_token", "NextToken");
     let input = input.text("expression", "Expression").flag("exclude_column_schema", "ExcludeColumnSchema")?;
-    let mut input = input.flag("explain", EXPLAIN)?;
+    let mut input = input.moment()?.flag("explain", EXPLAIN)?;
     match input.members.remove(EXPLAIN) {
         Some(Value::Bool(true)) => {
             glue::explain_partitions(app, Value::Object(input.members)).await.map(RestAnswer::ok)

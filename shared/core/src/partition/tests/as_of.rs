@@ -110,7 +110,7 @@ impl Lake {
     /// With every other seed one that has numbers only, so that filters can answer.
     async fn of_seed(seed: u64) -> Self {
         let lake = Self::new().await;
-        Self { names: if seed % 2 == 0 { NUMBERS } else { lake.names }, ..lake }
+        Self { names: if seed.is_multiple_of(2) { NUMBERS } else { lake.names }, ..lake }
     }
 
     /// The table as one that knows only its earlier epoch has it.
@@ -257,7 +257,9 @@ async fn look_up(ports: &Ports, table: &TableRef, at_ms: i64) -> BTreeMap<String
         .collect()
 }
 
-const FILTERS: [(&str, fn(i64) -> bool); 4] = [
+type Filter = (&'static str, fn(i64) -> bool);
+
+const FILTERS: [Filter; 4] = [
     ("k = 1", |k| k == 1),
     ("k >= 2", |k| k >= 2),
     ("k in (1, 10)", |k| k == 1 || k == 10),
