@@ -123,17 +123,14 @@ async fn costs_of_filters_on_text() {
         ("year like '202%'", Page, 1000, [18, 0, 1156, 50], 1, [18, 0, 1156, 50]),
         ("month = '03'", Walk, 8736, [64, 0, 1545, 77], 9, [613, 0, 11694, 741]),
         ("month = '03' and day = '05'", Walk, 312, [432, 0, 888, 432], 1, [432, 0, 888, 432]),
-        ("day = '05'", Walk, 3576, [555, 0, 28563, 1372], 4, [2193, 0, 98921, 5014]),
+        ("day = '05'", Page, 1000, [555, 0, 28563, 1372], 1, [555, 0, 28563, 1372]),
         ("hour like '%7'", Page, 1000, [64, 0, 15107, 477], 1, [64, 0, 15107, 477]),
-        ("hour = '07'", Page, 1000, [559, 0, 31215, 1469], 1, [559, 0, 31215, 1469]),
     ];
     check(&world, &table, pinned).await;
-    // An even share is 100,000 / total.
-    for (total, items) in [(5, 0), (7, 0)] {
-        let all = cost(&world, &table, "", Segment { number: 0, total }, Walk).await.all;
-        assert_eq!(all.items_read, items);
-        assert!(items * u64::from(total) * 10 <= u64::from(COUNT) * 14, "{total}");
-    }
+    // At most 1.4 even shares. Of these totals 7 deals the shards out least evenly.
+    let all = cost(&world, &table, "", Segment { number: 0, total: 7 }, Walk).await.all;
+    assert_eq!(all.items_read, 19_700);
+    assert!(all.items_read * 7 * 10 <= u64::from(COUNT) * 14);
 }
 
 #[tokio::test]
