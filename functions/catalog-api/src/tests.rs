@@ -121,6 +121,31 @@ async fn the_services_protocol_over_base64() {
 }
 
 #[tokio::test]
+async fn a_listing_explains_itself_on_request() {
+    let front = Front::with_data().await;
+    let path = "/v1/databases/sales/tables/a%2Fb%20c/partitions";
+    let plain = front.get(path, "expression=n%20%3E%201").await.body;
+    assert_eq!((plain["Partitions"].as_array().unwrap().len(), plain.get("Explain")), (2, None));
+    let answer = front.get(path, "expression=n%20%3E%201&explain=true").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.body["Partitions"], plain["Partitions"]);
+    let explain = &answer.body["Explain"];
+    assert_eq!(
+        (&explain["Way"], &explain["Index"], &explain["Residual"]),
+        (&json!("ranges"), &Value::Null, &Value::Null)
+    );
+    assert_eq!((&explain["Shards"], &explain["Queries"], &explain["ItemsRead"]), (&json!(16), &json!(32), &json!(2)));
+    assert_eq!(explain["Ranges"].as_array().unwrap().len(), 1);
+    assert_eq!(explain["Probes"][0]["Key"], "n");
+    let judged = front.get(path, "expression=n%20not%20in%20(1)%20or%20n%20is%20null&explain").await.body;
+    assert_eq!(judged["Explain"]["Way"], "ranges");
+    assert_eq!(front.get(path, "explain=maybe").await.status, 422);
+    // Nobody asks for it on the service's protocol.
+    let input = json!({ "DatabaseName": "sales", "TableName": "a/b c", "LakewardenExplain": true });
+    assert!(front.glue("GetPartitions", input).await.body.get("Explain").is_none());
+}
+
+#[tokio::test]
 async fn plain_bodies_and_wrong_base64() {
     let front = Front::new();
     let mut plain = event("POST", "/", "");
@@ -150,6 +175,25 @@ async fn rest_for_people() {
     let query = format!("next_token={token}&exclude_column_schema=true");
     let page = front.get("/v1/databases/sales/tables/a%2Fb%20c/partitions", &query).await;
     assert_eq!(page.body["Partitions"][0]["Values"], json!(["10"]));
+}
+
+#[tokio::test]
+async fn rest_reads_the_past() {
+    let front = Front::with_data().await;
+    let table = "/v1/databases/sales/tables/a%2Fb%20c";
+    let partitions = format!("{table}/partitions");
+    for (query, status) in [
+        ("query_as_of_time=1", 422),
+        ("query_as_of_time=99999999999.5", 200),
+        ("query_as_of_time=yesterday", 422),
+        ("transaction_id=6f1d6a7e-6b8b-4a0f-8f6b-0f6f1d6a7e6b", 404),
+        ("transaction_id=x&query_as_of_time=1", 422),
+    ] {
+        for path in [table, &partitions] {
+            let answer = front.get(path, query).await;
+            assert_eq!(answer.status, status, "{path} {query} {}", answer.body);
+        }
+    }
 }
 
 #[tokio::test]

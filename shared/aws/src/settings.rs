@@ -10,6 +10,7 @@
 //! | `LAKEWARDEN_HISTORY_RETENTION_HOURS` | `168` | how long changed and deleted partitions stay readable as of a moment before; `0` keeps none |
 //! | `LAKEWARDEN_PARTITION_MOVES` | `allow` | UpdatePartition with other Values moves the partition; `refuse`: it is InvalidInputException |
 //! | `LAKEWARDEN_MAX_PARTITIONS_PER_TABLE` | `20000000` | compared with an approximate count |
+//! | `LAKEWARDEN_STRICT_DEFAULT_PARTITION` | `false` | filters read `__HIVE_DEFAULT_PARTITION__` on typed keys as NULL; `true`: as a value that cannot be read, an error |
 //! | `LAKEWARDEN_COMMITS_QUEUE_URL` | none | SQS queue of staged commits |
 //! | `LAKEWARDEN_SWEEPS_QUEUE_URL` | none | SQS queue of tables to sweep |
 //! | `LAKEWARDEN_CATALOG_WORK_QUEUE_URL` | none | SQS queue of the catalog's background work |
@@ -21,6 +22,7 @@
 
 use lakewarden_core::location::Location;
 use lakewarden_core::ports::{IsolationLevel, PartitionMoves, Settings};
+use lakewarden_core::predicate::Mode;
 use lakewarden_core::store::{QueueName, Table};
 use thiserror::Error;
 
@@ -33,6 +35,7 @@ const DEFAULT_ISOLATION: &str = "LAKEWARDEN_DEFAULT_ISOLATION";
 const HISTORY_RETENTION: &str = "LAKEWARDEN_HISTORY_RETENTION_HOURS";
 const PARTITION_MOVES: &str = "LAKEWARDEN_PARTITION_MOVES";
 const MAX_PARTITIONS: &str = "LAKEWARDEN_MAX_PARTITIONS_PER_TABLE";
+const STRICT_DEFAULT_PARTITION: &str = "LAKEWARDEN_STRICT_DEFAULT_PARTITION";
 const ACCOUNT_ID: &str = "LAKEWARDEN_ACCOUNT_ID";
 const DEFAULT_TABLE_PREFIX: &str = "lakewarden-";
 
@@ -158,6 +161,8 @@ impl AwsSettings {
                 partition_moves: get(PARTITION_MOVES).map_or(Ok(defaults.partition_moves), partition_moves)?,
                 max_partitions_per_table: get(MAX_PARTITIONS)
                     .map_or(Ok(defaults.max_partitions_per_table), max_partitions)?,
+                default_partition: get(STRICT_DEFAULT_PARTITION)
+                    .map_or(Ok(defaults.default_partition), default_partition)?,
             },
             account,
         })
@@ -226,6 +231,14 @@ fn partition_moves(value: String) -> Result<PartitionMoves, SettingsError> {
     }
 }
 
+fn default_partition(value: String) -> Result<Mode, SettingsError> {
+    match value.as_str() {
+        "false" => Ok(Mode::Lenient),
+        "true" => Ok(Mode::Strict),
+        _ => invalid(STRICT_DEFAULT_PARTITION, value, "true or false"),
+    }
+}
+
 fn max_partitions(value: String) -> Result<u64, SettingsError> {
     match value.parse() {
         Ok(most) if most > 0 => Ok(most),
@@ -270,6 +283,7 @@ mod tests {
             (HISTORY_RETENTION, "0"),
             (PARTITION_MOVES, "refuse"),
             (MAX_PARTITIONS, "5"),
+            (STRICT_DEFAULT_PARTITION, "true"),
             (ACCOUNT_ID, "123456789012"),
             ("LAKEWARDEN_COMMITS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/c"),
             ("LAKEWARDEN_SWEEPS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/s"),
@@ -285,6 +299,7 @@ mod tests {
         assert_eq!(settings.core.default_isolation, IsolationLevel::Serializable);
         let partitions = (settings.core.history_retention_ms, settings.core.max_partitions_per_table);
         assert_eq!((partitions, settings.core.partition_moves), ((0, 5), PartitionMoves::Refuse));
+        assert_eq!(settings.core.default_partition, Mode::Strict);
         assert_eq!((settings.core.account_id.as_str(), settings.account), ("123456789012", AccountSource::Given));
         assert_eq!(settings.queues.get(QueueName::Commits), Some("https://sqs.eu-west-1.amazonaws.com/1/c"));
         assert_eq!(settings.queues.get(QueueName::Sweeps), Some("https://sqs.eu-west-1.amazonaws.com/1/s"));
@@ -301,6 +316,7 @@ mod tests {
             (DEFAULT_ISOLATION, "snapshot", "WriteSerializable or Serializable"),
             (HISTORY_RETENTION, "1.5", "number of hours"),
             (PARTITION_MOVES, "yes", "allow or refuse"),
+            (STRICT_DEFAULT_PARTITION, "yes", "true or false"),
             (MAX_PARTITIONS, "0", "at least 1"),
             (ACCOUNT_ID, "12", "twelve digits"),
             ("LAKEWARDEN_SWEEPS_QUEUE_URL", "sweeps", "https://sqs"),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::location::Location;
+use crate::predicate::Mode;
 use crate::store::{Clock, Ids, Items, Objects, Queue};
 
 /// What a command may use of the outside world. Cheap to clone.
@@ -54,11 +55,15 @@ pub struct Settings {
     /// Where definitions lie that are too large for an item of DynamoDB; lies outside every table. By default in the
     /// bucket of the reports.
     pub bodies: Location,
-    /// How long changed and deleted partitions can still be read as of a moment before; 0 keeps none.
+    /// How long changed and deleted partitions can still be read as of a moment before; 0 keeps none. Every change is kept
+    /// for as long as this said when it was made: after it was raised, moments from before that are whole again only when
+    /// the new time has passed.
     pub history_retention_ms: i64,
     pub partition_moves: PartitionMoves,
     /// Partitions of one table, about: the count it is compared with is refreshed by batches.
     pub max_partitions_per_table: u64,
+    /// What the Hive default marker means to filters on typed keys.
+    pub default_partition: Mode,
 }
 
 impl Settings {
@@ -80,6 +85,7 @@ impl Default for Settings {
             history_retention_ms: 7 * 24 * 60 * 60 * 1000,
             partition_moves: PartitionMoves::default(),
             max_partitions_per_table: 20_000_000,
+            default_partition: Mode::default(),
         }
     }
 }

@@ -11,6 +11,9 @@ use super::{RestAnswer, RestError, RestRequest};
 /// Member of a batch's entry that says which revision the caller read and still expects.
 pub(super) const EXPECTED_REVISION: &str = "ExpectedRevision";
 
+/// What `?explain` gives, on the listing of partitions.
+pub(super) const EXPLAIN: &str = "LakewardenExplain";
+
 /// Answers a request with its route.
 pub(super) async fn serve(app: &App, route: &Route, request: RestRequest) -> Result<RestAnswer, RestError> {
     let mut input = request.input(route)?;
@@ -24,9 +27,13 @@ pub(super) async fn serve(app: &App, route: &Route, request: RestRequest) -> Res
     let conditions = &request.preconditions;
     match route.revisioned {
         Revisioned::No => {
-            let answer = glue::call(app, operation, Value::Object(input))
-                .await
-                .map_err(|failure| refuse(failure, Stated::Nothing))?;
+            // Asked for by the query alone: no operation has such a member.
+            let explained = input.remove(EXPLAIN).is_some_and(|explain| explain == Value::Bool(true));
+            let answering = match explained {
+                true => glue::explain_partitions(app, Value::Object(input)).await,
+                false => glue::call(app, operation, Value::Object(input)).await,
+            };
+            let answer = answering.map_err(|failure| refuse(failure, Stated::Nothing))?;
             Ok(RestAnswer::new(route.status, answer))
         }
         Revisioned::Entries(member) => {

@@ -5,6 +5,7 @@
 //! each key and in the keys' order: any text has a spelling there that survives every proxy, while API Gateway decodes
 //! paths before a function sees them, and clients fold `//`, `.` and `..`.
 
+use super::call::EXPLAIN;
 use super::route::{Handler, Query, Revisioned, Route, create, delete, get, post, put};
 use super::{RestRequest, specs, sweeps};
 
@@ -34,6 +35,17 @@ const ARN: Query = Query::text("arn", "ResourceArn");
 
 const PAGE: &[Query] = &[MAX_RESULTS, NEXT_TOKEN];
 const PARTITIONS: &[Query] = &[
+    EXPRESSION,
+    MAX_RESULTS,
+    NEXT_TOKEN,
+    Query::flag("exclude_column_schema", "ExcludeColumnSchema"),
+    Query::number("segment_number", "Segment.SegmentNumber"),
+    Query::number("total_segments", "Segment.TotalSegments"),
+    TRANSACTION,
+    AS_OF,
+    Query::flag("explain", EXPLAIN),
+];
+const SPECS: &[Query] = &[
     EXPRESSION,
     MAX_RESULTS,
     NEXT_TOKEN,
@@ -132,7 +144,7 @@ pub static ROUTES: &[Route] = &[
         .revisioned(Revisioned::Entries("PartitionsToDelete")),
     get("/v1/databases/{database}/tables/{table}/partition-specs", "GetPartitionSpecs")
         .members(IN_TABLE)
-        .query(PARTITIONS)
+        .query(SPECS)
         .own(own!(specs::list)),
     // Column statistics of partitions
     get("/v1/databases/{database}/tables/{table}/partition/statistics", "GetColumnStatisticsForPartition")

@@ -1,6 +1,7 @@
 use thiserror::Error;
 
 use crate::location::LocationError;
+use crate::predicate::StoredValueError;
 use crate::store::{DecodeError, StoreError};
 
 /// Why an operation on databases, tables or partitions did not happen. The texts are the service's own where it is
@@ -52,6 +53,9 @@ pub enum CatalogError {
     DroppedMeanwhile,
     #[error("{0}")]
     Location(#[from] LocationError),
+    /// The answer of a filter hangs on a value that cannot be read.
+    #[error(transparent)]
+    StoredValue(#[from] StoredValueError),
     #[error("The NextToken is not one of this listing. Start again without a token.")]
     ForeignToken,
     /// The request contradicts itself or the state of things; the text says how.

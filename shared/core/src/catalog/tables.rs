@@ -21,7 +21,7 @@ use crate::store::{Clock, Condition, Consistency, Item, Key, ReadItems, Write, g
 
 pub use super::table_listing::{NamePattern, TablePage, list_tables};
 pub use super::table_update::{Archive, VERSIONS_MAX, update_table};
-pub use super::versions::{VersionPage, delete_versions, get_version, list_versions};
+pub use super::versions::{VersionPage, delete_versions, get_version, get_version_at, list_versions};
 
 const FIRST_EPOCH: u32 = 1;
 /// Shards of a new table: 16 lift the write ceiling of one key sixteen-fold and still make small listings cheap.

@@ -12,7 +12,7 @@ use super::version_item::{self, DeletedVersions};
 use super::writes::transact;
 use super::{CatalogError, Revision};
 use crate::ports::Ports;
-use crate::store::{Condition, Consistency, Direction, Item, Query, SortRange, Table, Write, get_every};
+use crate::store::{Condition, Consistency, Direction, Fields, Item, Query, SortRange, Table, Write, get_every};
 
 /// Deletes of one transaction: with the counter and the check that the table lives, well below what one may have.
 const DELETES_AT_ONCE: usize = 90;
@@ -54,6 +54,55 @@ pub async fn get_version(
     let Some(mut item) = item else { return Err(no_version()) };
     load_body(ports, Owner::Table(&found.table_id), &mut item).await?;
     Ok((found, table_definition_item::decode(&item)?))
+}
+
+/// Versions that are looked through for a moment, and how many at once.
+const PAST_VERSIONS_MAX: i64 = 1_000;
+const PAST_VERSIONS_AT_ONCE: usize = 20;
+
+/// The version that a table (as it is now) had at this moment, which is after its creation.
+///
+/// # Errors
+/// [`CatalogError::Invalid`] if that cannot be told, since versions of that time were not kept, or if the table has had
+/// more than 1,000 versions since.
+pub async fn get_version_at(
+    ports: &Ports,
+    (table, current): (TableRef, TableDefinition),
+    at_ms: i64,
+) -> Result<(TableRef, TableDefinition), CatalogError> {
+    if current.updated_ms <= at_ms {
+        return Ok((table, current));
+    }
+    let mut newer = current.version;
+    loop {
+        let (rows, has_more) = archived_before(ports, &table, newer, PAST_VERSIONS_AT_ONCE).await?;
+        for (_, mut item) in rows {
+            let version = item.int("version")?;
+            if version != newer.saturating_sub(1) {
+                return Err(not_kept(newer));
+            }
+            // The first one was there since the table was.
+            if version == 0 || item.int("updated_ms")? <= at_ms {
+                load_body(ports, Owner::Table(&table.table_id), &mut item).await?;
+                return Ok((table, table_definition_item::decode(&item)?));
+            }
+            newer = version;
+        }
+        if !has_more {
+            return if newer == 0 { Ok((table, current)) } else { Err(not_kept(newer)) };
+        }
+        if current.version.saturating_sub(newer) >= PAST_VERSIONS_MAX {
+            let text =
+                format!("The table has had more than {PAST_VERSIONS_MAX} versions since: find it by GetTableVersions.");
+            return Err(CatalogError::Invalid(text));
+        }
+    }
+}
+
+fn not_kept(newer: i64) -> CatalogError {
+    CatalogError::Invalid(format!(
+        "The table cannot be read as of this moment: what version {newer} replaced was not kept. See GetTableVersions."
+    ))
 }
 
 /// A page of versions, newest first.

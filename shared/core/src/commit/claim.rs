@@ -288,9 +288,13 @@ fn committed(
 ) -> Result<Proposal, CommitError> {
     // Without a state the partition columns are not known here; the sync finds out.
     let may_have_partitions = state.is_none_or(|state| !state.metadata.partition_columns.is_empty());
-    let mut next = Proposal { updated_ms: ctx.now_ms(), revision: ctx.new_revision(), ..proposal.clone() };
-    next.sync =
-        if may_have_partitions && !commit.actions.adds.is_empty() { SyncState::Pending } else { SyncState::None };
+    let now_ms = ctx.now_ms();
+    let mut next = Proposal { updated_ms: now_ms, revision: ctx.new_revision(), ..proposal.clone() };
+    if may_have_partitions && !commit.actions.adds.is_empty() {
+        next.sync = SyncState::Pending;
+    } else {
+        next.synced_ms = Some(now_ms);
+    }
     next.advance(Status::Published { version: claim.version })?;
     next.advance(Status::Committed { version: claim.version })?;
     Ok(next)

@@ -115,6 +115,9 @@ pub struct Proposal {
     pub refusal: Option<Refusal>,
     pub warnings: Vec<String>,
     pub sync: SyncState,
+    /// When the last of its partitions was in the catalog; of a commit with nothing to tell, when it was committed. Reads
+    /// of the catalog as this commit left it are reads of this moment. None if the catalog never takes them.
+    pub synced_ms: Option<i64>,
     pub received_ms: i64,
     pub updated_ms: i64,
     /// Empty until it is stored.
@@ -175,6 +178,9 @@ impl Proposal {
                 .map_err(|error| DecodeError::Invalid { field: "refusal".into(), message: error.to_string() })?;
             item.insert("refusal".into(), text.into());
         }
+        if let Some(synced_ms) = self.synced_ms {
+            item.insert("synced_ms".into(), Value::Int(synced_ms));
+        }
         match &self.sync {
             SyncState::None => {}
             SyncState::Pending => drop(item.insert("sync".into(), "pending".into())),
@@ -212,6 +218,7 @@ impl Proposal {
             refusal,
             warnings: decode_texts(item, "warnings")?,
             sync: decode_sync(item)?,
+            synced_ms: item.opt_int("synced_ms")?,
             received_ms: item.int("received_ms")?,
             updated_ms: item.int("updated_ms")?,
             revision: item.text("revision")?.to_owned(),
@@ -322,6 +329,7 @@ mod tests {
                     operation: Some("WRITE".into()),
                     refusal: (status == Status::Rejected).then(|| refusal.clone()),
                     warnings: vec!["w".into()],
+                    synced_ms: matches!(sync, SyncState::Done(_)).then_some(8),
                     sync,
                     received_ms: 6,
                     updated_ms: 7,

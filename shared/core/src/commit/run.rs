@@ -228,6 +228,7 @@ impl Run<'_> {
             refusal: None,
             warnings: candidate.map_or_else(Vec::new, |candidate| candidate.warnings.clone()),
             sync: SyncState::None,
+            synced_ms: None,
             received_ms: now_ms,
             updated_ms: now_ms,
             revision: String::new(),
@@ -487,7 +488,7 @@ impl Run<'_> {
         let view = views.get(&proposal.root);
         if view.is_some_and(|view| view.head.generation != proposal.generation) {
             let text = "the table was replaced before the catalog took the partitions";
-            return verdict(sync::settle(self.ctx, *proposal, SyncState::Done(text.into())).await?);
+            return verdict(sync::settle(self.ctx, *proposal, SyncState::Done(text.into()), None).await?);
         }
         let state = view.and_then(|view| view.state.as_ref());
         let Some(metadata) = state.map(|state| state.metadata.clone()) else { return verdict(*proposal) };

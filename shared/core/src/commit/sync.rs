@@ -84,12 +84,21 @@ pub async fn sync(
             SyncState::Failed(error.to_string())
         }
     };
-    settle(ctx, proposal, state).await
+    // After the last write of the partitions.
+    let synced_ms = matches!(state, SyncState::Done(_)).then(|| ctx.now_ms());
+    settle(ctx, proposal, state, synced_ms).await
 }
 
-/// Keeps what became of the partitions on the proposal. Answers the proposal as it is stored then.
-pub async fn settle(ctx: Context<'_>, proposal: Proposal, state: SyncState) -> Result<Proposal, CommitError> {
-    let next = Proposal { sync: state, updated_ms: ctx.now_ms(), revision: ctx.new_revision(), ..proposal.clone() };
+/// Keeps what became of the partitions on the proposal, and since when they are all in the catalog. Answers the proposal
+/// as it is stored then.
+pub async fn settle(
+    ctx: Context<'_>,
+    proposal: Proposal,
+    state: SyncState,
+    synced_ms: Option<i64>,
+) -> Result<Proposal, CommitError> {
+    let (updated_ms, revision) = (ctx.now_ms(), ctx.new_revision());
+    let next = Proposal { sync: state, synced_ms, updated_ms, revision, ..proposal.clone() };
     match ctx.ports().items.put(&proposal.key(), next.encode()?, proposal.unchanged()).await {
         Ok(()) => Ok(next),
         // Another delivery of the same message was faster; both did the same.

@@ -26,6 +26,7 @@ impl From<CatalogError> for GlueException {
             E::DatabaseExists | E::TableExists | E::PartitionExists | E::Exists(_) => Name::AlreadyExists,
             E::TableChanged | E::PartitionChanged | E::Contended(_) => Name::ConcurrentModification,
             E::ValuesMismatch | E::ForeignToken | E::Invalid(_) | E::Location(_) => Name::InvalidInput,
+            E::StoredValue(error) => return error.clone().into(),
             E::OutOfTime => Name::OperationTimeout,
             E::LimitExceeded(_) => Name::ResourceNumberLimitExceeded,
             E::NotReady(_) => Name::ResourceNotReady,

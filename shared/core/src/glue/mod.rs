@@ -16,7 +16,9 @@ mod wire;
 
 pub use exception::{GlueException, GlueExceptionName};
 pub use specs::partition_specs;
-pub use wire::{IF_REVISION_HEADER, REVISION_HEADER, WireAnswer, answer, call, call_each_if, call_if};
+pub use wire::{
+    IF_REVISION_HEADER, REVISION_HEADER, WireAnswer, answer, call, call_each_if, call_if, explain_partitions,
+};
 
 #[cfg(test)]
 mod tests;

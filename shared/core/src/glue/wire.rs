@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::handlers::partitions::get_partitions;
 use super::operations::{Operation, find, served};
 use super::validate::check_input;
 use super::{GlueException, GlueExceptionName};
@@ -15,6 +16,8 @@ pub const IF_REVISION_HEADER: &str = "x-lakewarden-if-revision";
 pub const REVISION_HEADER: &str = "x-lakewarden-revision";
 /// Member under which a handler finds the expected revision. No client can send it: unknown members are dropped.
 pub(super) const EXPECTED_REVISION: &str = "LakewardenExpectedRevision";
+/// Member that makes GetPartitions say how it found its answer. No client can send it either.
+pub(super) const EXPLAIN: &str = "LakewardenExplain";
 /// Operations that take an expected revision.
 const TAKE_REVISION: [&str; 2] = ["UpdatePartition", "DeletePartition"];
 /// Batches that take one in each entry (under [`EXPECTED_REVISION`]), with the member that has the entries.
@@ -161,6 +164,15 @@ fn check(operation: &str, input: Value) -> Result<(&'static Operation, serde_jso
         return Err(GlueException::new(GlueExceptionName::Serialization, text));
     };
     Ok((found, check_input(operation, members)?))
+}
+
+/// GetPartitions with a member `Explain` beside its answer: the way, its ranges and probes, the filter where rows were
+/// judged by it, requests and items read.
+pub async fn explain_partitions(app: &App, input: Value) -> Result<Value, GlueException> {
+    let (_, mut checked) = check("GetPartitions", input)?;
+    check_catalog(app, &checked)?;
+    checked.insert(EXPLAIN.to_owned(), true.into());
+    get_partitions(app, Value::Object(checked)).await
 }
 
 /// There is one catalog, the account's own; absent means it.

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::change::{Next, plan_change};
 use super::history_item::{self, Retention};
-use super::item::{Current, current_epoch, key, key_in, older_epochs};
+use super::item::{self, Current, current_epoch, key, key_in, older_epochs};
 use crate::catalog::{CatalogError, PartitionId, Revision, TableRef};
 use crate::limits::{ANSWER_MAX_BYTES, BATCH_WRITE_MAX_KEYS};
 use crate::ports::Ports;
@@ -25,6 +25,9 @@ const ATTEMPTS_IN_CONFLICT: u32 = 24;
 const ROUNDS: u32 = 100;
 const FIRST_PAUSE_MS: u64 = 25;
 const LONGEST_PAUSE_MS: u64 = 800;
+/// What is written says since when it holds. Sent in vain for so long, it is planned anew, with the time it is then: reads of
+/// the past rely on it that a few seconds later nothing appears that was true before.
+const STALE_AFTER_MS: i64 = 2_000;
 
 /// Waits, longer with every attempt, and not as long as others who began at the same moment.
 async fn pause(ports: &Ports, attempt: u32) {
@@ -41,6 +44,22 @@ struct Patience {
     others: u32,
     /// The first answer that was lost: it leaves open whether the request was carried out.
     open: Option<StoreError>,
+}
+
+/// How old a plan is.
+struct Age {
+    planned_ms: i64,
+}
+
+impl Age {
+    fn new(ports: &Ports) -> Self {
+        Self { planned_ms: ports.clock.now_ms() }
+    }
+
+    /// Whether to plan anew. Not while an answer is open: the plan may have been carried out.
+    fn is_stale(&self, ports: &Ports, patience: &Patience) -> bool {
+        patience.open.is_none() && ports.clock.now_ms().saturating_sub(self.planned_ms) >= STALE_AFTER_MS
+    }
 }
 
 impl Patience {
@@ -83,11 +102,13 @@ enum Refusal {
     /// Some condition did not hold; one reason per write.
     Conditions(Vec<CancelReason>),
     Store(StoreError),
+    /// It certainly was not carried out, and is too old by now.
+    Stale,
 }
 
-async fn transact(ports: &Ports, writes: &[Write]) -> Result<(), Refusal> {
+async fn transact(ports: &Ports, writes: &[Write], patience: &mut Patience) -> Result<(), Refusal> {
     let token = ports.ids.uuid().simple().to_string();
-    let mut patience = Patience::default();
+    let age = Age::new(ports);
     loop {
         let error = match ports.items.transact(writes, &token).await {
             Ok(()) => return Ok(()),
@@ -106,6 +127,9 @@ async fn transact(ports: &Ports, writes: &[Write]) -> Result<(), Refusal> {
             Err(TransactError::Store(error)) => error,
         };
         patience.after(ports, error).await.map_err(Refusal::Store)?;
+        if age.is_stale(ports, patience) {
+            return Err(Refusal::Stale);
+        }
     }
 }
 
@@ -236,14 +260,19 @@ pub(super) async fn create(
     new: &New<'_>,
     retention: Retention,
 ) -> Result<(), CatalogError> {
-    let writes = plan_change(table, None, Some(&new.next), 0, retention);
-    if let [Write::Put { key, item, condition }] = writes.as_slice() {
-        return put(ports, table, new, retention, (key, item, condition)).await;
-    }
-    match transact(ports, &writes).await {
-        Ok(()) => Ok(()),
-        Err(Refusal::Conditions(_)) => Err(CatalogError::PartitionExists),
-        Err(Refusal::Store(error)) => Err(told(error)),
+    let mut next = new.next.clone();
+    let mut patience = Patience::default();
+    loop {
+        let writes = plan_change(table, None, Some(&next), 0, retention);
+        if let [Write::Put { key, item, condition }] = writes.as_slice() {
+            return put(ports, table, new, retention, (key, item, condition)).await;
+        }
+        match transact(ports, &writes, &mut patience).await {
+            Ok(()) => return Ok(()),
+            Err(Refusal::Conditions(_)) => return Err(CatalogError::PartitionExists),
+            Err(Refusal::Store(error)) => return Err(told(error)),
+            Err(Refusal::Stale) => item::restamp(&mut next.item, ports.clock.now_ms()),
+        }
     }
 }
 
@@ -256,8 +285,13 @@ async fn put(
     retention: Retention,
     (key, item, condition): (&Key, &Item, &Condition),
 ) -> Result<(), CatalogError> {
+    let (mut item, mut age) = (item.clone(), Age::new(ports));
     let mut patience = Patience::default();
     loop {
+        if age.is_stale(ports, &patience) {
+            item::restamp(&mut item, ports.clock.now_ms());
+            age = Age::new(ports);
+        }
         let error = match ports.items.put(key, item.clone(), condition.clone()).await {
             Ok(()) => return Ok(()),
             Err(WriteError::ConditionFailed { old: Some(old) })
@@ -322,6 +356,7 @@ pub(super) async fn change(
     expected: Option<&Revision>,
     plan: impl Fn(&Current) -> Vec<Write>,
 ) -> Result<Current, CatalogError> {
+    let mut patience = Patience::default();
     for round in 0..ROUNDS {
         let old = match known.take() {
             Some(known) => known,
@@ -331,10 +366,14 @@ pub(super) async fn change(
             return Err(CatalogError::PartitionChanged);
         }
         let writes = plan(&old);
-        match transact(ports, &writes).await {
+        match transact(ports, &writes, &mut patience).await {
             Ok(()) => return Ok(old),
-            Err(Refusal::Conditions(reasons)) => known = judge(table, &old.key, &writes, reasons)?,
+            Err(Refusal::Conditions(reasons)) => {
+                known = judge(table, &old.key, &writes, reasons)?;
+                patience = Patience::default();
+            }
             Err(Refusal::Store(error)) => return Err(told(error)),
+            Err(Refusal::Stale) => continue,
         }
         // Somebody else got on, so the first rounds need no pause.
         if let Some(attempt) = round.checked_sub(3) {

@@ -8,24 +8,15 @@
 
 use sha2::{Digest, Sha256};
 
-use super::item::{self, Current, Epoch, Kind, PartitionItem, place};
-use super::key::{encode_key_within, shard_of};
+use super::item::{Current, Epoch, Kind, place};
+use super::key::{CUT_TAIL_BYTES, encode_key_within, shard_of};
 use crate::catalog::{TableId, TableRef};
 use crate::limits::SORT_KEY_MAX_BYTES;
-use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
+use crate::store::{DecodeError, Fields, Item, Key, Sort, SortRange, Table, Value};
 
 const SUFFIX_BYTES: usize = 16;
 const VALID_TO: &str = "valid_to_ms";
 const EXPIRES: &str = "ttl";
-
-/// A partition as it was from `partition.valid_from_ms` until, exclusively, `valid_to_ms`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PastPartition {
-    pub partition: PartitionItem,
-    pub valid_to_ms: i64,
-    /// From when on it is as good as gone.
-    pub expires_s: i64,
-}
 
 /// How long the past is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,11 +65,51 @@ pub(super) fn encode(old: &Current, valid_to_ms: i64, kept_for_ms: i64) -> Item 
     item
 }
 
-#[allow(dead_code, reason = "for reads of the past and the worker that re-keys")]
-pub(super) fn decode(item: &Item) -> Result<PastPartition, DecodeError> {
-    Ok(PastPartition {
-        partition: item::decode(item)?,
+/// The time of which an image speaks, in order of its beginning, and until when it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Lifetime {
+    pub(super) valid_from_ms: i64,
+    /// Not included.
+    pub(super) valid_to_ms: i64,
+    /// From when on it is as good as gone.
+    pub(super) expires_s: i64,
+}
+
+pub(super) fn lifetime_of(item: &Item) -> Result<Lifetime, DecodeError> {
+    Ok(Lifetime {
+        valid_from_ms: item.int("valid_from_ms")?,
         valid_to_ms: item.int(VALID_TO)?,
         expires_s: item.int(EXPIRES)?,
     })
+}
+
+/// First and last range key that images of the partition with these values have if they began at `at_ms` or before; none
+/// for a moment before all time.
+pub(super) fn images_until(epoch: Epoch<'_>, values: &[String], at_ms: i64) -> Option<(Vec<u8>, Vec<u8>)> {
+    let first = prefix(epoch, values);
+    let mut last = first.clone();
+    last.extend_from_slice(&u64::try_from(at_ms).ok()?.to_be_bytes());
+    last.extend([u8::MAX; SUFFIX_BYTES / 2]);
+    Some((first, last))
+}
+
+/// So many bytes at the beginning of an image's range key are the beginning of the partition's own; the key of one that is
+/// shorter is there as a whole.
+pub(super) const ALIKE_BYTES: usize = SORT_KEY_MAX_BYTES - SUFFIX_BYTES - CUT_TAIL_BYTES;
+
+/// The beginning of the key of the partition that an image's range key belongs to: of up to [`ALIKE_BYTES`].
+pub(super) fn beginning_of(image: &[u8]) -> &[u8] {
+    let length = image.len().saturating_sub(SUFFIX_BYTES).min(ALIKE_BYTES);
+    image.get(..length).unwrap_or_default()
+}
+
+/// Range keys of all images of partitions whose keys are from `low` to `high`, both included, and of some more: those of
+/// partitions whose keys begin as one of the two.
+pub(super) fn images_between(low: &[u8], high: Option<&[u8]>) -> SortRange {
+    let beginning = |key: &[u8]| key.get(..key.len().min(ALIKE_BYTES)).unwrap_or_default().to_vec();
+    let low = Sort::Bytes(beginning(low));
+    let Some(high) = high else { return SortRange::AtLeast(low) };
+    let mut high = beginning(high);
+    high.resize(SORT_KEY_MAX_BYTES, u8::MAX);
+    SortRange::Between(low, Sort::Bytes(high))
 }

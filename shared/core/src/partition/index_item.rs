@@ -12,7 +12,7 @@ use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
 
 const SCHEMA_VERSION: i64 = 1;
 
-fn place(table: &TableId, epoch: u32, index: u32, shard: u16) -> String {
+pub(super) fn place(table: &TableId, epoch: u32, index: u32, shard: u16) -> String {
     format!("{table}#{epoch}#i{index}#{shard}")
 }
 
@@ -62,7 +62,6 @@ pub(super) fn encode(values: &[String]) -> Item {
 }
 
 /// Values of the partition that an entry points to, in the table's order.
-#[allow(dead_code, reason = "read by the planner of filters")]
 pub(super) fn decode(item: &Item) -> Result<Vec<String>, DecodeError> {
     item.check_layout(SCHEMA_VERSION)?;
     values_of(item)

@@ -106,10 +106,6 @@ pub(crate) fn places_of(table: &TableId, epoch: u32, shards: u16) -> impl Iterat
     (0..shards).map(move |shard| (Table::Partitions, place(&table, epoch, Kind::Current, shard)))
 }
 
-pub(super) fn place_of_shard(table: &TableRef, shard: u16) -> String {
-    place(&table.table_id, table.epoch, Kind::Current, shard)
-}
-
 /// Where the partition with these values is in an epoch, whether or not their number fits the table's keys.
 pub(super) fn key_in(table: &TableRef, epoch: Epoch<'_>, values: &[String]) -> Key {
     let pk = place(&table.table_id, epoch.number, Kind::Current, shard_of(values, table.shards));
@@ -172,6 +168,13 @@ pub(super) fn stamp(
     item.insert("created_ms".to_owned(), Value::Int(created_ms));
     item.insert("valid_from_ms".to_owned(), Value::Int(valid_from_ms));
     item
+}
+
+/// Makes an item of a new partition one that is created now.
+pub(super) fn restamp(item: &mut Item, now_ms: i64) {
+    for field in ["created_ms", "valid_from_ms"] {
+        item.insert(field.to_owned(), Value::Int(now_ms));
+    }
 }
 
 /// To be called after `load_body`.

@@ -3,6 +3,7 @@
 //! A partition's identity is its table and the ordered list of its values, which are never folded or trimmed. Items are
 //! spread over the table's shards by a hash of the values, and in each shard are in key order.
 
+mod as_of;
 mod attempts;
 mod backfill;
 mod batch;
@@ -18,8 +19,7 @@ mod instant;
 mod item;
 mod key;
 mod key_type;
-mod list;
-mod list_older;
+mod listing;
 mod number;
 mod read;
 mod register;
@@ -36,7 +36,9 @@ pub use instant::{Date, Timestamp};
 pub use item::PartitionItem;
 pub use key::{HIVE_DEFAULT_PARTITION, encode_key, hash_of_values, shard_of};
 pub use key_type::KeyType;
-pub use list::{Listing, PartitionPage, Segment, list};
+pub use listing::{
+    Continuation, Explained, Indexes, Listing, PartitionPage, Position, ScanBudget, Segment, View, list,
+};
 pub use number::{Number, NumberText};
 pub use read::{Partition, get, get_many};
 pub use register::{NewPartition, Registered, register};

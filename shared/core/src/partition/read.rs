@@ -168,6 +168,33 @@ struct Batch {
     trouble: Option<StoreError>,
 }
 
+/// Those of the wanted partitions that exist, in no particular order; asks until all have been looked at.
+///
+/// # Errors
+/// The store's, if it had no time for some of them.
+pub(super) async fn read_every(
+    ports: &Ports,
+    table: &TableRef,
+    wanted: &[Vec<String>],
+) -> Result<Vec<(Vec<String>, Item)>, CatalogError> {
+    let mut found = Vec::new();
+    let mut wanted = wanted.to_vec();
+    while !wanted.is_empty() {
+        let batch = read_batch(ports, table, std::mem::take(&mut wanted)).await?;
+        if let Some(trouble) = batch.trouble {
+            return Err(trouble.into());
+        }
+        for (values, state) in batch.states {
+            match state {
+                State::Present(item) => found.push((values, item)),
+                State::Absent => {}
+                State::Unread => wanted.push(values),
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// Looks for up to [`BATCH_GET_MAX_KEYS`] partitions, first in the current epoch.
 async fn read_batch(ports: &Ports, table: &TableRef, wanted: Vec<Vec<String>>) -> Result<Batch, CatalogError> {
     let mut epochs = vec![current_epoch(table)];

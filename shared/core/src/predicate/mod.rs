@@ -41,6 +41,8 @@ pub use error::{PredicateError, StoredValueError};
 pub use plan::{Completeness, KeyList, Layout, Plan, Probe, plan, plan_within};
 pub use range::KeyRange;
 
+pub(crate) use range::last_below;
+
 use crate::catalog::KeyColumn;
 
 /// How large an expression may be.
@@ -85,4 +87,4 @@ pub fn compile_within(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -11,6 +11,11 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
+    /// Every key.
+    pub fn all() -> Self {
+        Self { low: Vec::new(), high: vec![u8::MAX; SORT_KEY_MAX_BYTES] }
+    }
+
     /// Keys that begin with `prefix`.
     pub fn with_prefix(prefix: Vec<u8>) -> Self {
         let high = successor(prefix.clone());
@@ -42,7 +47,7 @@ pub(super) fn successor(mut prefix: Vec<u8>) -> Vec<u8> {
 }
 
 /// The last key before `bound`.
-fn last_below(mut bound: Vec<u8>) -> Vec<u8> {
+pub(crate) fn last_below(mut bound: Vec<u8>) -> Vec<u8> {
     match bound.pop() {
         None | Some(0) => bound,
         Some(last) => {

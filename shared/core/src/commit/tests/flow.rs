@@ -292,6 +292,7 @@ async fn new_partitions_reach_the_catalog() {
     ];
     let verdict = kit.propose(1, 1, &lines).await;
     assert_eq!(verdict.proposal.sync, SyncState::Done("2 partitions created, 0 existed".into()));
+    assert_eq!(verdict.proposal.synced_ms, Some(verdict.proposal.updated_ms));
     let told = kit.sink.told.lock().unwrap().clone();
     let partitions: Vec<(Vec<String>, String)> =
         told[0].1.iter().map(|one| (one.values.clone(), one.location.as_ref().unwrap().to_string())).collect();
@@ -312,9 +313,11 @@ async fn a_failed_sync_is_kept_and_tried_again() {
     let verdict = kit.judge(&staged).await;
     assert_eq!(short(&verdict), "committed 1");
     assert_eq!(verdict.proposal.sync, SyncState::Failed("the catalog is away".into()));
+    assert_eq!(verdict.proposal.synced_ms, None);
     *kit.sink.fails.lock().unwrap() = false;
     let again = kit.judge(&staged).await;
     assert!(matches!(again.proposal.sync, SyncState::Done(_)));
+    assert_eq!(again.proposal.synced_ms, Some(again.proposal.updated_ms));
     assert_eq!(kit.versions(), [0, 1]);
 }
 

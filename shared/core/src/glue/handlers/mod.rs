@@ -4,6 +4,7 @@ pub(super) mod catalogs;
 pub(super) mod databases;
 pub(super) mod functions;
 pub(super) mod indexes;
+mod moment;
 pub(super) mod partitions;
 pub(super) mod search;
 pub(super) mod statistics;
@@ -13,7 +14,6 @@ pub(super) mod versions;
 
 use serde_json::{Map, Value};
 
-use super::GlueException;
 use super::input::{Members, Read};
 use crate::catalog::{self, CatalogError, Scope};
 use crate::ports::App;
@@ -23,14 +23,6 @@ fn members(input: Value) -> Members {
         Value::Object(members) => members,
         _ => Map::new(),
     }
-}
-
-/// Checks the two ways to read the past, neither of which is served yet.
-fn refuse_the_past(input: &Members) -> Result<(), GlueException> {
-    if input.contains_key("TransactionId") && input.contains_key("QueryAsOfTime") {
-        return Err(GlueException::invalid_input("TransactionId and QueryAsOfTime cannot be combined."));
-    }
-    input.refuse(&["TransactionId", "QueryAsOfTime"], "only the present state can be read")
 }
 
 /// How many entries a page may have.

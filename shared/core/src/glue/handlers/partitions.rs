@@ -5,12 +5,16 @@ use serde_json::{Value, json};
 use super::super::GlueException;
 use super::super::input::{Members, Read};
 use super::super::render::{self, Sized};
-use super::super::wire::EXPECTED_REVISION;
-use super::{add_token, members, page_size, position, refuse_the_past};
+use super::super::wire::{EXPECTED_REVISION, EXPLAIN};
+use super::moment::{Asked, check_kept};
+use super::{add_token, members, page_size, position};
 use crate::catalog::tables::find_table;
 use crate::catalog::{CatalogError, Revision, Scope, TableRef, escaped_len};
-use crate::partition::{self, ColumnSchema, Listing, PartitionInput, PartitionUpdate, Segment};
+use crate::partition::{
+    self, ColumnSchema, Continuation, Indexes, Listing, PartitionInput, PartitionUpdate, Position, ScanBudget, Segment,
+};
 use crate::ports::App;
+use crate::predicate::{self, Compiled};
 
 const PAGE_MAX: usize = 1000;
 
@@ -139,40 +143,73 @@ fn segment_of(input: &Members) -> Result<Segment, GlueException> {
     }
 }
 
+/// The filter that a request asks for; blank means none.
+fn filter_of(app: &App, table: &TableRef, expression: &str) -> Result<Option<Compiled>, GlueException> {
+    if predicate::is_blank(expression) {
+        return Ok(None);
+    }
+    Ok(Some(predicate::compile(expression, &table.keys, app.settings.default_partition)?))
+}
+
+/// Where a page begins, and what the first one has decided.
+async fn continuation(
+    app: &App,
+    table: &TableRef,
+    (input, asked): (&Members, &Asked),
+    scope: &Scope<'_>,
+) -> Result<Continuation, GlueException> {
+    let continuation = match position(app, input, scope).await? {
+        None => {
+            let view = asked.view(app, table).await?;
+            Continuation { position: Position::BEGINNING, view, indexes: Indexes::Try }
+        }
+        Some(bytes) => Continuation::decode(&bytes).ok_or(CatalogError::ForeignToken)?,
+    };
+    check_kept(app, table, continuation.view)?;
+    Ok(continuation)
+}
+
 pub(in crate::glue) async fn get_partitions(app: &App, input: Value) -> Result<Value, GlueException> {
     let input = members(input);
     let table = table_of(app, &input).await?;
-    refuse_the_past(&input)?;
-    if input.text("Expression").is_some_and(|expression| !expression.trim().is_empty()) {
-        return Err(GlueException::unsupported(
-            "Expression is not served yet: list the partitions without a filter, or get them by their values.",
-        ));
-    }
+    let asked = Asked::of(&input)?;
+    let expression = input.text("Expression").unwrap_or_default();
+    let filter = filter_of(app, &table, expression)?;
     let segment = segment_of(&input)?;
     let (epoch, part) = (table.epoch.to_string(), format!("{}/{}", segment.number, segment.total));
-    let scope = Scope(&["GetPartitions", table.table_id.as_str(), &epoch, &part]);
+    let moment = asked.scope();
+    let scope = Scope(&["GetPartitions", table.table_id.as_str(), &epoch, &part, expression.trim(), &moment]);
+    let Continuation { position, view, indexes } = continuation(app, &table, (&input, &asked), &scope).await?;
     let exclude = input.flag("ExcludeColumnSchema");
     let listing = Listing {
         segment,
-        after: position(app, &input, &scope).await?,
+        filter,
+        view,
+        start: position,
+        indexes,
         limit: page_size(&input, PAGE_MAX),
         columns: if exclude { ColumnSchema::Exclude } else { ColumnSchema::Include },
+        budget: ScanBudget::default(),
     };
     let page = partition::list(&app.ports, &table, &listing).await?;
+    check_kept(app, &table, view)?;
     let mut shown = Sized::default();
     let mut last = None;
-    let mut has_more = page.has_more;
+    let mut next = page.next;
     for (key, partition) in page.partitions {
         if !shown.push(render::partition(&table, partition, &app.settings.account_id)) {
-            has_more = true;
+            next = last.map(Position::After);
             break;
         }
         last = Some(key);
     }
     let mut output = Members::new();
     output.insert("Partitions".to_owned(), Value::Array(shown.into_entries()));
-    let next = last.filter(|_| has_more);
+    let next = next.map(|position| Continuation { position, view, indexes: page.indexes }.encode());
     add_token(app, &mut output, &scope, next.as_deref()).await?;
+    if input.flag(EXPLAIN) {
+        output.insert("Explain".to_owned(), page.explained.to_json(expression.trim()));
+    }
     Ok(Value::Object(output))
 }
 

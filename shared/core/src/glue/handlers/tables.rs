@@ -10,7 +10,8 @@ use super::super::GlueException;
 use super::super::input::{Members, Read};
 use super::super::render::{self, Sized};
 use super::indexes::new_indexes;
-use super::{add_token, members, name_position, page_size, refuse_the_past};
+use super::moment::{Asked, check_created};
+use super::{add_token, members, name_position, page_size};
 use crate::catalog::tables::{self, Archive, NamePattern};
 use crate::catalog::{self, CatalogError, Scope, fold};
 use crate::ports::App;
@@ -60,9 +61,13 @@ pub(in crate::glue) async fn create_table(app: &App, input: Value) -> Result<Val
 
 pub(in crate::glue) async fn get_table(app: &App, input: Value) -> Result<Value, GlueException> {
     let input = members(input);
-    refuse_the_past(&input)?;
+    let asked = Asked::of(&input)?;
     let (database, name) = (input.required("DatabaseName")?, input.required("Name")?);
-    let (table, definition) = tables::get_table(&app.ports, database, name).await?;
+    let (mut table, mut definition) = tables::get_table(&app.ports, database, name).await?;
+    if let Some(at_ms) = asked.moment(app, &table).await? {
+        check_created(&table, at_ms)?;
+        (table, definition) = tables::get_version_at(&app.ports, (table, definition), at_ms).await?;
+    }
     Ok(json!({ "Table": attributes(&input, render::table(&table, &definition, &app.settings.account_id))? }))
 }
 
@@ -85,7 +90,11 @@ fn attributes(input: &Members, table: Value) -> Result<Value, GlueException> {
 
 pub(in crate::glue) async fn get_tables(app: &App, input: Value) -> Result<Value, GlueException> {
     let input = members(input);
-    refuse_the_past(&input)?;
+    if Asked::of(&input)? != Asked::Latest {
+        // Tables that are gone leave nothing behind to list them by.
+        let why = "ask for single tables by GetTable, which answers as of a moment";
+        input.refuse(&["TransactionId", "QueryAsOfTime"], why)?;
+    }
     let database = input.required("DatabaseName")?;
     if input.text("ResourceShareType") == Some("FEDERATED") {
         // Tables of other catalogs: there are none.

@@ -95,10 +95,7 @@ async fn what_is_not_served_is_refused_by_name() {
         input
     };
     let cases = [
-        ("GetPartitions", in_table(json!({ "Expression": "year = 2024" })), "Expression"),
-        ("GetPartitions", in_table(json!({ "QueryAsOfTime": 1.5 })), "QueryAsOfTime"),
-        ("GetPartitions", in_table(json!({ "TransactionId": "abc" })), "TransactionId"),
-        ("GetTable", json!({ "DatabaseName": "d", "Name": "t", "QueryAsOfTime": 1 }), "QueryAsOfTime"),
+        ("GetTables", json!({ "DatabaseName": "d", "QueryAsOfTime": 1 }), "QueryAsOfTime"),
         ("GetTables", json!({ "DatabaseName": "d", "TransactionId": "x" }), "TransactionId"),
         ("DeleteTable", json!({ "DatabaseName": "d", "Name": "t", "TransactionId": "x" }), "TransactionId"),
         (

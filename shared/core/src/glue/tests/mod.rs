@@ -1,5 +1,6 @@
 //! The catalog through its wire: request JSON in, response JSON out.
 
+mod as_of;
 mod concurrency;
 mod constraints;
 mod counts;
@@ -8,6 +9,7 @@ mod epoch_model;
 mod epochs;
 mod errors;
 mod faults;
+mod filters;
 mod indexes;
 mod malformed;
 mod neighbours;

@@ -9,7 +9,7 @@ use serde_json::{Map, json};
 use super::checker::{Answer, Event, Operation, State, is_linearizable};
 use super::store::{Dice, Unsteady};
 use crate::catalog::{self, CatalogError, IndexRef, IndexState, OlderEpoch, Revision, TableRef};
-use crate::partition::{self, ColumnSchema, KeyType, Listing, PartitionInput, PartitionUpdate, Segment, history_item};
+use crate::partition::{self, KeyType, Listing, PartitionInput, PartitionUpdate, Position, history_item};
 use crate::ports::{Ports, Settings};
 use crate::store::memory::MemoryWorld;
 use crate::store::{Item, Key, Query, SortRange};
@@ -176,16 +176,16 @@ impl Run {
     async fn list(&self, is_done: Arc<AtomicU64>, mut dice: Dice) -> Vec<Walk> {
         let mut walks = Vec::new();
         while is_done.load(Ordering::SeqCst) < CLIENTS {
-            let (called, mut after, mut seen) = (self.tick(), None, Vec::new());
+            let (called, mut start, mut seen) = (self.tick(), Position::BEGINNING, Vec::new());
             loop {
                 let limit = 1 + dice.roll(4) as usize;
-                let listing = Listing { segment: Segment::WHOLE, after, limit, columns: ColumnSchema::Include };
+                let listing = Listing { start, ..Listing::of_all(limit) };
                 let page = partition::list(&self.ports, &self.table, &listing).await.unwrap();
                 seen.extend(page.partitions.iter().map(|(_, partition)| partition.values().join("/")));
-                after = page.partitions.last().map(|(key, _)| key.clone());
-                if !page.has_more {
-                    break;
-                }
+                let Some(next) = page.next else { break };
+                // Both ways to continue.
+                let last = page.partitions.last().map(|(key, _)| Position::After(key.clone()));
+                start = if dice.roll(2) == 0 { next } else { last.unwrap_or(next) };
             }
             walks.push(Walk { called, answered: self.tick(), seen });
         }
@@ -352,9 +352,9 @@ fn check_items(world: &MemoryWorld, table: &TableRef, last: &State) {
     }
     let mut images: BTreeMap<String, Vec<(i64, i64)>> = BTreeMap::new();
     for (_, item) in of_kind("h") {
-        let past = history_item::decode(item).unwrap();
-        let id = past.partition.partition_id.to_string();
-        images.entry(id).or_default().push((past.partition.valid_from_ms, past.valid_to_ms));
+        let past = history_item::lifetime_of(item).unwrap();
+        let id = partition::item::decode(item).unwrap().partition_id.to_string();
+        images.entry(id).or_default().push((past.valid_from_ms, past.valid_to_ms));
     }
     for (_, item) in of_kind("p") {
         let current = partition::item::decode(item).unwrap();

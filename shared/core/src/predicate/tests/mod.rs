@@ -1,7 +1,7 @@
 mod cases;
 mod hostile;
 mod plans;
-mod random;
+pub(crate) mod random;
 
 use super::*;
 use crate::partition::{KeyType, encode_key};

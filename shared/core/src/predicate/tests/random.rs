@@ -241,15 +241,21 @@ fn expected(sample: &Sample, types: &[KeyType], row: &[String], mode: Mode) -> O
 
 /// Types, rows, an order of the keys, and a predicate that fits.
 #[derive(Clone, Debug)]
-struct World {
-    type_names: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
-    order: Vec<usize>,
-    mode: Mode,
+pub(crate) struct World {
+    pub(crate) type_names: Vec<&'static str>,
+    pub(crate) rows: Vec<Vec<String>>,
+    pub(crate) order: Vec<usize>,
+    pub(crate) mode: Mode,
     sample: Sample,
 }
 
-fn any_world() -> impl Strategy<Value = World> {
+impl World {
+    pub(crate) fn expression(&self) -> String {
+        self.sample.write()
+    }
+}
+
+pub(crate) fn any_world() -> impl Strategy<Value = World> {
     let filtered = prop::sample::select(TYPES[..5].to_vec());
     let others = prop::collection::vec(prop::sample::select(TYPES.to_vec()), 3);
     let mode = prop::sample::select(vec![Mode::Lenient, Mode::Lenient, Mode::Strict]);

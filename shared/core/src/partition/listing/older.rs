@@ -6,30 +6,41 @@
 
 use std::collections::BTreeMap;
 
-use super::index_item::values_of;
-use super::item::{self, Kind};
-use super::key::beginning::{beginning_len, encode_beginning, leading_alike};
-use super::key::encode_key;
-use super::list::{Listing, Merge};
+use super::guide::Piece;
+use super::lane::{Lane, Merge};
+use super::position::Position;
+use super::source::{Reads, Source};
+use super::{Listing, share};
 use crate::catalog::{CatalogError, OlderEpoch, TableRef};
 use crate::limits::ANSWER_MAX_BYTES;
-use crate::ports::Ports;
-use crate::store::{Item, Sort, SortRange};
+use crate::partition::index_item::values_of;
+use crate::partition::item;
+use crate::partition::key::beginning::{beginning_len, encode_beginning, leading_alike};
+use crate::partition::key::encode_key;
+use crate::predicate::KeyRange;
+use crate::store::Item;
+
+/// Items of a step through an epoch in another order.
+const STEP_ITEMS: usize = 2000;
 
 /// Partitions by their key in the current epoch.
 pub(super) type Found = BTreeMap<Vec<u8>, Item>;
 
-/// The first partitions of a page among those in earlier epochs, with one more than fits so that it is known whether
-/// there are more. Oldest epoch first: partitions move the other way.
+/// The first wanted partitions of a page among those in earlier epochs, with one more than fits so that it is known
+/// whether there are more. Oldest epoch first: partitions move the other way.
 pub(super) async fn read_older(
-    ports: &Ports,
+    reads: &Reads<'_>,
+    source: &dyn Source,
     table: &TableRef,
     listing: &Listing,
     shards: &[u16],
 ) -> Result<Found, CatalogError> {
     let mut kept = Kept { found: Found::new(), size_bytes: 0, limit: listing.limit.saturating_add(1) };
     for older in table.older_epochs.iter().rev() {
-        read_epoch(ports, table, older, listing, shards, &mut kept).await?;
+        // Another order has no place to stop at, so there is no budget.
+        let unbounded = Reads::new(reads.ports);
+        read_epoch(&unbounded, source, table, older, listing, shards, &mut kept).await?;
+        reads.add(&unbounded);
     }
     Ok(kept.found)
 }
@@ -67,32 +78,39 @@ impl Kept {
 }
 
 async fn read_epoch(
-    ports: &Ports,
+    reads: &Reads<'_>,
+    source: &dyn Source,
     table: &TableRef,
     older: &OlderEpoch,
     listing: &Listing,
     shards: &[u16],
     kept: &mut Kept,
 ) -> Result<(), CatalogError> {
-    let after = listing.after.as_deref().unwrap_or_default();
+    let from = listing.start.key();
     let (alike, is_same_order) = leading_alike(&older.types, &table.epoch_types);
-    let start = after.get(..beginning_len(&table.epoch_types, after, alike)).unwrap_or_default();
-    let range = if start.is_empty() { SortRange::All } else { SortRange::AtLeast(Sort::Bytes(start.to_vec())) };
-    let places = shards.iter().map(|shard| item::place(&table.table_id, older.epoch, Kind::Current, *shard)).collect();
-    let at_once = is_same_order.then(|| listing.share(shards.len()));
-    let mut rows = Merge::new(places, &range, None, at_once);
+    let start = from.get(..beginning_len(&table.epoch_types, from, alike)).unwrap_or_default();
+    let range = KeyRange { low: start.to_vec(), ..KeyRange::all() };
+    let lane = |shard: &u16| {
+        let piece = Piece { range: range.clone(), ..Piece::whole() };
+        Lane::new(source, None, (older.epoch, *shard), [piece], &Position::BEGINNING)
+    };
+    let mut rows = Merge::new(shards.iter().map(lane).collect());
+    let at_once = if is_same_order { share(listing.limit, shards.len()) } else { STEP_ITEMS };
     loop {
-        rows.fill(ports).await?;
-        let Some((_, item)) = rows.peek() else { return Ok(()) };
-        let values = values_of(item)?;
+        rows.fill(reads, at_once).await?;
+        let Some(row) = rows.peek() else { return Ok(()) };
+        let values = values_of(&row.item)?;
         if kept.is_past(&encode_beginning(&older.types, &values, alike)) {
             return Ok(());
         }
         let key = encode_key(&table.epoch_types, &values);
-        if let Some((_, item)) = rows.pop()
-            && key.as_slice() > after
-        {
-            kept.insert(key, item);
+        let Some(row) = rows.pop() else { return Ok(()) };
+        if !listing.start.admits(&key) {
+            continue;
+        }
+        let is_wanted = listing.filter.as_ref().map_or(Ok(true), |filter| filter.evaluate(&values))?;
+        if is_wanted {
+            kept.insert(key, row.item);
         }
     }
 }
