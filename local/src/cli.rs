@@ -62,6 +62,9 @@ pub struct ServeArgs {
     /// What UpdatePartition with other Values does: move the partition, or refuse.
     #[arg(long, value_enum, default_value_t)]
     pub partition_moves: Moves,
+    /// Filters on typed keys fail on `__HIVE_DEFAULT_PARTITION__` instead of reading it as NULL.
+    #[arg(long)]
+    pub strict_default_partition: bool,
     /// Partitions of one table, about.
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub max_partitions_per_table: u64,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use lakewarden_aws::{AwsParts, Clients, Connection, QueueUrls, SqsQueue, TableNames};
 use lakewarden_core::location::Location;
 use lakewarden_core::ports::{App, Settings};
+use lakewarden_core::predicate::Mode;
 use lakewarden_core::store::{Clock, QueueName, RandomIds, SystemClock};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -322,6 +323,7 @@ async fn build_app(args: &ServeArgs, endpoints: &Endpoints, clock: Arc<LocalCloc
         reports: Location::new("lakewarden-reports", "sweeps"),
         history_retention_ms: i64::from(args.history_retention_hours) * 60 * 60 * 1000,
         partition_moves: args.partition_moves.into(),
+        default_partition: if args.strict_default_partition { Mode::Strict } else { Mode::Lenient },
         max_partitions_per_table: args.max_partitions_per_table,
         ..Settings::default()
     };

@@ -53,6 +53,7 @@ pub async fn run() -> Result<(), DemoError> {
         account_id: "000000000000".to_owned(),
         history_retention_hours: 168,
         partition_moves: Moves::default(),
+        strict_default_partition: false,
         max_partitions_per_table: 20_000_000,
         endpoints_file: None,
     };

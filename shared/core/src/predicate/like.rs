@@ -124,6 +124,7 @@ mod tests {
 
     #[test]
     fn patterns() {
+        #[allow(clippy::type_complexity, reason = "a table of cases")]
         let cases: [(&str, Option<char>, &[&str], &[&str]); 14] = [
             ("two", None, &["two"], &["Two", "twoo", "", "tw"]),
             ("t_o", None, &["two", "tüo", "t😀o"], &["to", "twoo"]),

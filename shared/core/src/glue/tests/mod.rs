@@ -8,6 +8,7 @@ mod epoch_model;
 mod epochs;
 mod errors;
 mod faults;
+mod filters;
 mod indexes;
 mod malformed;
 mod neighbours;

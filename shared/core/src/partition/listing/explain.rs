@@ -59,11 +59,7 @@ impl Explained {
     /// As members; keys in hexadecimal digits, up to but without `High`. `residual` is shown if rows are judged by it.
     pub fn to_json(&self, residual: &str) -> Json {
         let range = |range: &KeyRange| json!({ "Low": hex::encode(&range.low), "High": hex::encode(&range.high) });
-        let probe = |(probe, key): &(KeyRange, String)| {
-            let mut shown = range(probe);
-            shown["Key"] = key.as_str().into();
-            shown
-        };
+        let probe = |(range, key): &(KeyRange, String)| json!({ "Low": hex::encode(&range.low), "High": hex::encode(&range.high), "Key": key });
         json!({
             "Way": self.way,
             "Index": self.index,

@@ -103,7 +103,7 @@ impl<'a> Lane<'a> {
                 self.frontier = Position::After(key.clone());
                 self.open = Some(open);
                 if !is_exact {
-                    self.go_on(reads, share, &key, last.as_deref());
+                    self.go_on(reads, &key, last.as_deref());
                 }
             }
         }
@@ -151,7 +151,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Decides how to read behind `key`.
-    fn go_on(&mut self, reads: &Reads<'_>, share: usize, key: &[u8], last: Option<&[String]>) {
+    fn go_on(&mut self, reads: &Reads<'_>, key: &[u8], last: Option<&[String]>) {
         let Some(open) = &mut self.open else { return };
         let refined = match (self.guide, last) {
             (Some(guide), Some(values)) => guide.refine(key, values, &open.piece.range),

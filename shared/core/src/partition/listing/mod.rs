@@ -209,8 +209,12 @@ async fn fill_page(
 ) -> Result<RowPage, CatalogError> {
     let mut room = Room::new(listing.limit);
     let mut rows = Vec::new();
+    let mut is_first = true;
     loop {
-        current.fill(reads, share(room.left().max(1), shards)).await?;
+        if is_first || !reads.is_spent() {
+            current.fill(reads, share(room.left().max(1), shards)).await?;
+        }
+        is_first = false;
         let horizon = current.horizon().cloned();
         let Some((key, epoch)) = next_of(&older, &current) else { return Ok(RowPage { rows, next: horizon }) };
         if let Some(horizon) = horizon.filter(|horizon| horizon.admits(&key)) {

@@ -247,8 +247,8 @@ async fn an_unreadable_value_is_an_error_on_the_first_page_where_its_key_is_narr
 #[tokio::test]
 async fn a_budget_cuts_pages_and_the_walk_gets_on() {
     let (world, table) = grid(&[]).await;
-    let budget = ScanBudget { items: 20, time_ms: i64::MAX };
-    let listing = Listing { budget, ..filtered(&table, "a <> 5 and b in (2, 9)", 10) };
+    let budget = ScanBudget { items: 5, time_ms: i64::MAX };
+    let listing = Listing { budget, ..filtered(&table, "a <> 5 and b in (2, 9)", 1000) };
     let (seen, pages) = walk(&world, &table, listing).await.unwrap();
     assert_eq!(seen.len(), 18);
     assert!(pages > 2, "{pages}");

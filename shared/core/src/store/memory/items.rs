@@ -79,6 +79,13 @@ impl MemoryItems {
         all
     }
 
+    /// Puts items without a request, for tests of large tables.
+    #[cfg(test)]
+    pub(crate) fn load(&self, items: impl IntoIterator<Item = (Key, Item)>) {
+        let mut state = lock(&self.state);
+        items.into_iter().for_each(|(key, item)| state.store(&key, Some(item)));
+    }
+
     /// A page and the size of what it read.
     fn read_page(&self, state: &State, query: &Query, after: Option<&Sort>) -> (Page, usize) {
         let mut page = Page::default();
