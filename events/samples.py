@@ -301,9 +301,9 @@ SAMPLES = [
     sample(
         "apigateway-get_partitions-filter.json",
         glue("GetPartitions", TABLE | {"Expression": "dt = '2026-01-01'"}),
-        "Filters are refused by name",
+        "What a filter selects",
         "partition",
-        refused("UnsupportedOperationException"),
+        answer(200, {"Partitions": [{"Values": ["2026-01-01"]}], "NextToken": ABSENT}),
     ),
     sample(
         "apigateway-get_partitions-limit.json",

@@ -207,7 +207,7 @@ async fn rest_errors_have_names_and_statuses() {
         (partitions, "max_results=x", 422, "InvalidInputException"),
         (partitions, "maxresults=1", 422, "InvalidInputException"),
         (partitions, "next_token=x", 422, "InvalidInputException"),
-        (partitions, "expression=n%3D1", 501, "UnsupportedOperationException"),
+        (partitions, "expression=n%3Dx", 422, "InvalidInputException"),
         (partitions, "a=1&a=2", 422, "InvalidInputException"),
         ("/v1/databases/%FF", "", 422, "InvalidInputException"),
         ("/v1/databases/sales/views", "", 404, "UnknownOperationException"),
