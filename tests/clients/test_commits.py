@@ -201,3 +201,35 @@ def test_new_partitions_appear_in_the_catalog(by_day, clients, database, tmp_pat
     found = clients.glue.get_partitions(DatabaseName=database, TableName="orders")["Partitions"]
     assert {tuple(partition["Values"]) for partition in found} >= {("c",), ("d e",)}
     assert all(partition["StorageDescriptor"]["Location"].startswith(by_day.uri + "/dt=") for partition in found)
+
+
+def test_the_catalog_can_be_read_as_of_a_commit(own_clients, unique, tmp_path):
+    clients = own_clients
+    clients.glue.create_database(DatabaseInput={"Name": unique})
+    by_day = Delta(clients, unique)
+    by_day.write(pa.concat_tables([rows(1, dt="a"), rows(3, dt="b")]), partition_by=["dt"])
+    location = {"Location": by_day.uri, "Columns": [{"Name": "id", "Type": "bigint"}]}
+    keys = [{"Name": "dt", "Type": "string"}]
+    table = {"Name": "orders", "Parameters": {"table_type": "DELTA"}, "PartitionKeys": keys, "StorageDescriptor": location}
+    clients.glue.create_table(DatabaseName=unique, TableInput=table)
+    commits = {}
+    for dt in ("c", "d"):
+        commits[dt] = by_day.stage(by_day.fork_append(rows(9, dt=dt)), tmp_path)
+        assert by_day.verdict(commits[dt])["status"] == "committed"
+        clients.server.wait_idle()
+    # What is younger than a few seconds is not the past yet.
+    clients.server.advance_clock("1m")
+
+    def as_of(commit, **more):
+        asked = {"DatabaseName": unique, "TableName": "orders", "TransactionId": commit, **more}
+        pages = clients.glue.get_paginator("get_partitions").paginate(**asked, PaginationConfig={"PageSize": 1})
+        return {partition["Values"][0] for page in pages for partition in page["Partitions"]} - {"a", "b"}
+
+    assert as_of(commits["c"]) == {"c"}
+    assert as_of(commits["d"]) == {"c", "d"}
+    assert as_of(commits["d"], Expression="dt in ('d', 'x')") == {"d"}
+    assert as_of(commits["c"], Expression="dt in ('d', 'x')") == set()
+    clients.glue.create_table(DatabaseName=unique, TableInput=table | {"Name": "other", "StorageDescriptor": {}})
+    for table_name, commit in (("orders", "6f1f3a52-0c1d-4a6b-9f8e-2f5b1c9d7e10"), ("other", commits["c"])):
+        with pytest.raises(clients.glue.exceptions.EntityNotFoundException):
+            clients.glue.get_partitions(DatabaseName=unique, TableName=table_name, TransactionId=commit)
