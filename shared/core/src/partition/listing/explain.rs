@@ -48,7 +48,8 @@ impl Explained {
             index,
             ranges,
             probes: probes.into_iter().flatten().collect(),
-            has_residual: plan.is_some_and(|plan| !plan.is_exact),
+            // Partitions that the filter says by their values are all asked for, also where its ranges were joined.
+            has_residual: !matches!(way, Way::Values { .. }) && plan.is_some_and(|plan| !plan.is_exact),
             values,
             shards: listing.segment.shards(table.shards).len(),
             queries: reads.queries(),

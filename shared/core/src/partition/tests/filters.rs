@@ -274,3 +274,18 @@ async fn an_index_with_too_many_entries_is_given_up_for_the_walk() {
     assert!(second.explained.items_read < 500, "{}", second.explained.items_read);
     assert!(second.next > Some(Position::BEGINNING));
 }
+
+/// Their ranges are too many to be kept apart, but no range is read.
+#[tokio::test]
+async fn partitions_that_are_got_by_their_values_are_not_judged_again() {
+    let world = MemoryWorld::new(0);
+    let table = table_with(&[("a", "string"), ("b", "string")], &[], &[]);
+    for n in 0..100 {
+        put(&world, &table, None, &texts(&[&(n / 10).to_string(), &(n % 10).to_string()])).await;
+    }
+    let pairs: Vec<String> = (0..40).map(|n| format!("(a = '{}' and b = '{}')", n / 4, n % 4)).collect();
+    let page = partition::list(&world.ports, &table, &filtered(&table, &pairs.join(" or "), 1000)).await.unwrap();
+    let explained = page.explained;
+    assert_eq!((explained.way, explained.values, explained.has_residual), ("values", 40, false));
+    assert_eq!((page.partitions.len(), explained.items_read), (40, 40));
+}
