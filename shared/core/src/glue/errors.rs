@@ -9,6 +9,7 @@ fn busy(error: &StoreError) -> GlueException {
     GlueException {
         name: GlueExceptionName::ConcurrentModification,
         message: "This is being changed by others at this moment. Try again.".to_owned(),
+        hint: None,
         cause: Some(error.to_string()),
     }
 }

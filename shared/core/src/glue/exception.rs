@@ -78,13 +78,15 @@ impl GlueExceptionName {
 pub struct GlueException {
     pub name: GlueExceptionName,
     pub message: String,
+    /// What helps a person but may not stand in the message, because clients compare all of that.
+    pub hint: Option<String>,
     /// What went wrong inside, for the log only.
     pub cause: Option<String>,
 }
 
 impl GlueException {
     pub fn new(name: GlueExceptionName, message: impl Into<String>) -> Self {
-        Self { name, message: message.into(), cause: None }
+        Self { name, message: message.into(), hint: None, cause: None }
     }
 
     pub fn not_found(message: impl Into<String>) -> Self {
@@ -108,13 +110,17 @@ impl GlueException {
         Self {
             name: GlueExceptionName::InternalService,
             message: "Internal error; the request id finds it in the log.".to_owned(),
+            hint: None,
             cause: Some(cause.to_string()),
         }
     }
 
-    /// Body of the answer. The name must be in `__type`; clients read `Message` or `message`.
+    /// Body of the answer. The name must be in `__type`; clients read `Message` or `message` and ignore `Hint`.
     pub fn body(&self) -> Value {
-        json!({ "__type": self.name.as_str(), "Message": self.message })
+        match &self.hint {
+            None => json!({ "__type": self.name.as_str(), "Message": self.message }),
+            Some(hint) => json!({ "__type": self.name.as_str(), "Message": self.message, "Hint": hint }),
+        }
     }
 }
 
@@ -132,6 +138,7 @@ impl From<StoreError> for GlueException {
             StoreErrorKind::Throttled => Self {
                 name: GlueExceptionName::Throttling,
                 message: "Rate exceeded".to_owned(),
+                hint: None,
                 cause: Some(error.to_string()),
             },
             _ => Self::internal(error),
@@ -145,6 +152,7 @@ impl From<DecodeError> for GlueException {
             DecodeError::Layout { .. } => Self {
                 name: GlueExceptionName::InternalService,
                 message: error.to_string(),
+                hint: None,
                 cause: Some(error.to_string()),
             },
             _ => Self::internal(error),

@@ -17,7 +17,9 @@ pub enum PredicateError {
         position: usize,
         reason: String,
     },
-    #[error("Invalid partition expression! At character {position}: {name} is no partition key; {}", keys_are(.keys))]
+    /// The service's whole text: it names no key, and clients and their test suites compare all of it. Which name it
+    /// was, and where, is [`PredicateError::hint`].
+    #[error("Invalid partition expression!")]
     UnknownKey { name: String, position: usize, keys: Vec<String> },
     #[error(
         "Unknown type : '{type_name}' (of partition key {key}, at character {position}; filters read string, char, \
@@ -36,6 +38,18 @@ pub enum PredicateError {
          than or equal to {max} (it has {length} characters)"
     )]
     TooLong { length: usize, max: usize },
+}
+
+impl PredicateError {
+    /// What the text must not say, for a member beside it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::UnknownKey { name, position, keys } => {
+                Some(format!("At character {position}: {name} is no partition key; {}", keys_are(keys)))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// The answer for a row hangs on a stored value that its key's type cannot read.
@@ -88,7 +102,7 @@ impl From<PredicateError> for GlueException {
             PredicateError::TooLong { .. } => GlueExceptionName::Validation,
             _ => GlueExceptionName::InvalidInput,
         };
-        Self::new(name, error.to_string())
+        Self { hint: error.hint(), ..Self::new(name, error.to_string()) }
     }
 }
 

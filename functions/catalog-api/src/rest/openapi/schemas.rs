@@ -12,7 +12,7 @@ fn own_schemas() -> [(&'static str, Value); 5] {
         (
             "Error",
             json!({ "type": "object", "required": ["__type", "Message"],
-            "properties": { "__type": text, "Message": text } }),
+            "properties": { "__type": text, "Message": text, "Hint": text } }),
         ),
         ("Sweep", json!({ "type": "object", "required": ["run_id"], "properties": { "run_id": text } })),
         (
