@@ -233,7 +233,7 @@ impl JsonEndpoint {
 }
 
 /// An error with what is behind it.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

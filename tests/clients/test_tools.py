@@ -1,7 +1,9 @@
 """`lakewarden import` and `lakewarden discover`, from one local Lakewarden to another and on the embedded S3."""
 
+import http.server
 import json
 import subprocess
+import threading
 
 import pytest
 
@@ -165,6 +167,47 @@ def test_a_listing_goes_on_at_the_page_that_was_next(source, clients, tools, cop
     done = tools.run(*command, "--journal", str(journal))
     assert "Created 0 databases, 0 tables, 1000 partitions." in done.stdout, done.stdout
     assert values_of(clients, copied, "many") == values_of(source, copied, "many")
+
+
+class Pages(http.server.BaseHTTPRequestHandler):
+    """A catalog of one table whose first page of partitions has one that nobody can take."""
+
+    pages = [[["1"], ["one", "too many"]], [["2"]], [["3"]]]
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        table = {"Name": "t", "PartitionKeys": [{"Name": "k", "Type": "string"}]}
+        at = int(asked.get("NextToken", 0))
+        partitions = {"Partitions": [{"Values": values} for values in self.pages[at]]}
+        answer = {
+            "GetDatabases": {"DatabaseList": [{"Name": "paged", "Description": "the source's"}]},
+            "GetTables": {"TableList": [table]},
+            "GetTable": {"Table": table},
+            "GetPartitions": partitions | ({"NextToken": str(at + 1)} if at + 1 < len(self.pages) else {}),
+        }[self.headers["X-Amz-Target"].split(".")[1]]
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_what_could_not_be_copied_is_tried_again_although_later_pages_were_copied(clients, tools):
+    clients.glue.create_database(DatabaseInput={"Name": "paged", "Description": "mine"})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Pages) as source:
+        threading.Thread(target=source.serve_forever, daemon=True).start()
+        command = ["import", "--from", f"http://127.0.0.1:{source.server_port}"]
+        first = tools.run(*command, check=False)
+        assert "Created 0 databases, 1 tables, 3 partitions." in first.stdout, first.stdout
+        assert "database paged is there with another definition" in first.stderr
+        again = tools.run(*command, check=False)
+        assert 'not copied: partition ["one","too many"]' in again.stderr, again.stderr
+        assert "There already: 1 databases, 1 tables, 3 partitions." in again.stdout, again.stdout
+        source.shutdown()
+    clients.glue.delete_database(Name="paged")
 
 
 def test_an_import_needs_two_catalogs(server, tools):

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use aws_sdk_s3::error::DisplayErrorContext;
 use aws_sdk_s3::types::EncodingType;
 use futures::{StreamExt, TryStreamExt};
 use percent_encoding::percent_decode_str;
@@ -10,6 +9,7 @@ use percent_encoding::percent_decode_str;
 use super::DiscoverError;
 use super::layout::{Foreign, PartitionKey, read_folder};
 use crate::progress::Progress;
+use crate::signed::chain;
 
 const LISTINGS_AT_ONCE: usize = 16;
 
@@ -74,7 +74,7 @@ pub(super) async fn walk(
     }
     for folder in level {
         if let Some(first) = walked.partitions.get(&folder.values) {
-            walked.foreign.push((folder.prefix, format!("has the same values as {first}")));
+            walked.foreign.push((folder.prefix, format!("has the same values as s3://{}/{first}", place.bucket)));
         } else {
             walked.partitions.insert(folder.values, folder.prefix);
         }
@@ -91,8 +91,9 @@ fn sort_out(
     walked.stray_files += listing.files;
     for prefix in &listing.prefixes {
         let name = prefix.strip_prefix(&listing.folder.prefix).unwrap_or(prefix).trim_end_matches('/');
-        if listing.folder.values.is_empty() && name == "_delta_log" {
-            return Err(DiscoverError::TableFormat("Delta"));
+        let log_of = [("_delta_log", "Delta"), (".hoodie", "Hudi")].into_iter().find(|(log, _)| *log == name);
+        if let Some((_, format)) = log_of.filter(|_| listing.folder.values.is_empty()) {
+            return Err(DiscoverError::TableFormat(format));
         }
         match read_folder(key, name) {
             Ok(value) => {
@@ -115,7 +116,7 @@ async fn list(s3: &aws_sdk_s3::Client, place: &Place, folder: Folder) -> Result<
         let answer = request.encoding_type(EncodingType::Url).set_continuation_token(token).send().await;
         let answer = answer.map_err(|error| DiscoverError::Storage {
             place: format!("s3://{}/{}", place.bucket, listing.folder.prefix),
-            cause: DisplayErrorContext(&error).to_string(),
+            cause: chain(&error),
         })?;
         let is_encoded = answer.encoding_type() == Some(&EncodingType::Url);
         for prefix in answer.common_prefixes().iter().filter_map(|prefix| prefix.prefix()) {
@@ -166,9 +167,11 @@ mod tests {
     #[test]
     fn a_table_with_a_log_is_left_to_its_log() {
         let key = PartitionKey { name: "day".into(), key_type: KeyType::Text, type_name: "string".into() };
-        let root = Folder { values: Vec::new(), prefix: "t/".into() };
-        let listing = Listing { folder: root, prefixes: vec!["t/_delta_log/".into()], files: 0 };
-        let refused = sort_out(&key, &listing, &mut Vec::new(), &mut Walked::default());
-        assert!(matches!(refused, Err(DiscoverError::TableFormat("Delta"))));
+        for (log, expected) in [("_delta_log", "Delta"), (".hoodie", "Hudi")] {
+            let root = Folder { values: Vec::new(), prefix: "t/".into() };
+            let listing = Listing { folder: root, prefixes: vec![format!("t/{log}/")], files: 0 };
+            let refused = sort_out(&key, &listing, &mut Vec::new(), &mut Walked::default());
+            assert!(matches!(refused, Err(DiscoverError::TableFormat(format)) if format == expected), "{log}");
+        }
     }
 }

@@ -148,12 +148,19 @@ impl Run {
             self.tables_done += tables.len() as u64;
             return Ok(());
         }
-        match self.target.make_database(&shapes::database_input(database), self.is_dry).await {
+        let input = shapes::database_input(database);
+        match self.target.make_database(&input, self.is_dry).await {
             Ok(Made::New) => {
                 self.counts.databases_created += 1;
                 self.say(&format!("database {name}"));
             }
-            Ok(Made::There(_)) => self.counts.databases_there += 1,
+            Ok(Made::There(there)) => {
+                self.counts.databases_there += 1;
+                let there = shapes::database_input(&there.unwrap_or_default());
+                if shapes::canonical(&there) != shapes::canonical(&input) {
+                    self.tell_differing(&format!("database {name}"));
+                }
+            }
             Err(error) => {
                 self.tables_done += tables.len() as u64;
                 return self.fail(&format!("database {name}"), error);
@@ -173,6 +180,11 @@ impl Run {
     fn show(&mut self, (database, table): &TableName) {
         let partitions = self.counts.partitions_created + self.counts.partitions_there;
         self.progress.set(self.tables_done, format!("tables, {partitions} partitions  {database}.{table}"));
+    }
+
+    /// Something is there that is not like the source's.
+    fn tell_differing(&mut self, shown: &str) {
+        self.progress.warn(&format!("{shown} is there with another definition, which stays as it is"));
     }
 
     /// Something new.

@@ -50,14 +50,14 @@ pub(super) fn partition_input(partition: &Value) -> Value {
     take(partition, PARTITION_MEMBERS)
 }
 
-/// One spelling for definitions that mean the same: what a catalog fills in where nothing was said is left out, and
-/// numbers are compared as numbers.
+/// One spelling for definitions that mean the same: what a catalog fills in where nothing was said is left out, numbers
+/// are compared as numbers, and names and types as catalogs fold them. Parameters are nobody's to fold.
 pub(super) fn canonical(definition: &Value) -> Value {
     match definition {
         Value::Object(members) => {
             let mut kept: Vec<(String, Value)> = members
                 .iter()
-                .map(|(name, value)| (name.clone(), canonical(value)))
+                .map(|(name, value)| (name.clone(), canonical_member(name, value)))
                 .filter(|(_, value)| !says_nothing(value))
                 .collect();
             kept.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -66,6 +66,14 @@ pub(super) fn canonical(definition: &Value) -> Value {
         Value::Array(values) => Value::Array(values.iter().map(canonical).collect()),
         Value::Number(number) => number.as_f64().map_or_else(|| definition.clone(), |number| json!(number)),
         other => other.clone(),
+    }
+}
+
+fn canonical_member(name: &str, value: &Value) -> Value {
+    match (name, value) {
+        ("Name" | "Type", Value::String(text)) => text.to_lowercase().into(),
+        ("Parameters", parameters) => parameters.clone(),
+        (_, value) => canonical(value),
     }
 }
 
@@ -101,5 +109,8 @@ mod tests {
         assert_eq!(canonical(&given), canonical(&answered));
         assert_eq!(canonical(&json!({ "a": 1 })), canonical(&json!({ "a": 1.0 })));
         assert_ne!(canonical(&given), canonical(&json!({ "Name": "u" })));
+        let table = |name: &str, key: &str, type_name: &str, parameter: &str| json!({ "Name": name, "PartitionKeys": [{ "Name": key, "Type": type_name }], "Parameters": { "Name": parameter } });
+        assert_eq!(canonical(&table("Big", "K", "String", "x")), canonical(&table("big", "k", "string", "x")));
+        assert_ne!(canonical(&table("big", "k", "string", "X")), canonical(&table("big", "k", "string", "x")));
     }
 }

@@ -48,7 +48,7 @@ impl Run {
                     return Ok(());
                 }
                 if canonical(&table_input(&there)) != canonical(&input) {
-                    self.progress.warn(&format!("{shown} is there with another definition, which stays as it is"));
+                    self.tell_differing(&shown);
                 }
                 false
             }
@@ -69,6 +69,7 @@ impl Run {
         // A table that is new has none, whatever an earlier run left behind.
         let resumed = self.journal.token(name).filter(|_| !is_new && !self.is_dry).map(str::to_owned);
         let mut token = resumed.clone();
+        let failed_before = self.counts.failed;
         loop {
             let page = match self.source.partitions(&name.0, &name.1, token.as_deref()).await {
                 // Tokens end at some time; then the listing begins again.
@@ -80,7 +81,6 @@ impl Run {
                 Ok(page) => page,
             };
             let next = page.next_token.clone();
-            let failed_before = self.counts.failed;
             if let Err(error) = self.copy_page(name, page, is_new).await {
                 return self.fail(&shown, error);
             }
@@ -88,7 +88,7 @@ impl Run {
             match next {
                 None => return Ok(()),
                 Some(next) => {
-                    // A page with failures is read again by the next run.
+                    // The next run begins at the first page with failures.
                     if self.counts.failed == failed_before {
                         self.journal.mark_at(name, &next)?;
                     }

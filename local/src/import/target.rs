@@ -8,7 +8,7 @@ use crate::signed::{AwsAccess, CallError};
 /// What making something came to.
 pub(super) enum Made {
     New,
-    /// It is there, and looks like this (if anybody asked).
+    /// It is there, and looks like this (unless it has gone since).
     There(Option<Value>),
 }
 
@@ -31,13 +31,16 @@ impl Target {
 
     /// In a dry run nothing is made, and `New` means that it is not there.
     pub(super) async fn make_database(&self, input: &Value, is_dry: bool) -> Result<Made, CallError> {
+        let name = super::name_of(input);
+        if let Some(found) = self.catalog.database(&name).await? {
+            return Ok(Made::There(Some(found)));
+        }
         if is_dry {
-            let found = self.catalog.database(&super::name_of(input)).await?;
-            return Ok(found.map_or(Made::New, |found| Made::There(Some(found))));
+            return Ok(Made::New);
         }
         match self.catalog.create_database(input).await {
             Ok(()) => Ok(Made::New),
-            Err(error) if error.is("AlreadyExistsException") => Ok(Made::There(None)),
+            Err(error) if error.is("AlreadyExistsException") => Ok(Made::There(self.catalog.database(&name).await?)),
             Err(error) => Err(error),
         }
     }
