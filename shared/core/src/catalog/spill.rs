@@ -135,7 +135,7 @@ async fn explain_missing(ports: &Ports, owner: Owner<'_>, at: &ObjectKey) -> Cat
 
 /// [`load_body`] for many items at once; the first failure is answered.
 ///
-/// All bodies are in memory together: cut the list to what an answer takes first ([`super::body_size_bytes`] knows the
+/// All bodies are in memory together: cut the list to what an answer takes first (`body_size_bytes` knows the
 /// sizes of bodies that are not loaded yet).
 pub async fn load_bodies(ports: &Ports, items: Vec<(Owner<'_>, &mut Item)>) -> Result<(), CatalogError> {
     load_each(ports, items).await.into_iter().collect()
