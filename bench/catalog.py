@@ -137,9 +137,13 @@ def measure(server, key_type, options):
         ("list all", {}, 1),
         ("list all, no columns", {"ExcludeColumnSchema": True}, 1),
     ]:
+        if not options.wants(name):
+            continue
         (seconds, found, _, _), usage = cost(server, best_of(raw, members, repeats))
         rows[name] = (seconds, found, usage)
     for name, expression, matches in filters(key_type, options.partitions):
+        if not options.wants(name):
+            continue
         members = {"Expression": expression}
         try:
             Walk(raw, **members).run()
@@ -242,7 +246,9 @@ def main():
     parser.add_argument("--types", nargs="+", default=["int", "string"], choices=["int", "string"])
     parser.add_argument("--binary", default="target/release/lakewarden")
     parser.add_argument("--alone", action="store_true", help="leave the peer out")
+    parser.add_argument("--rows", nargs="+", help="only these listings, by their names in the table")
     options = parser.parse_args()
+    options.wants = lambda name: not options.rows or name in options.rows
     for key_type in options.types:
         rows, ends = [], []
         for server in [Lakewarden(options.binary)] + ([] if options.alone else [Moto()]):
@@ -253,7 +259,7 @@ def main():
                 if key_type == options.types[0]:
                     name, expression, _ = filters(key_type, options.partitions)[1]
                     for row, members in [("list all", {}), (name, {"Expression": expression})]:
-                        if row not in rows[-1]:
+                        if row not in rows[-1] or options.rows:
                             continue
                         seconds, found = through_boto3(server.url, members)
                         ends.append((row, server.name, found, seconds, floor(server.url, members)))
