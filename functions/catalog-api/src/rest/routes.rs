@@ -45,16 +45,8 @@ const PARTITIONS: &[Query] = &[
     AS_OF,
     Query::flag("explain", EXPLAIN),
 ];
-const SPECS: &[Query] = &[
-    EXPRESSION,
-    MAX_RESULTS,
-    NEXT_TOKEN,
-    Query::flag("exclude_column_schema", "ExcludeColumnSchema"),
-    Query::number("segment_number", "Segment.SegmentNumber"),
-    Query::number("total_segments", "Segment.TotalSegments"),
-    TRANSACTION,
-    AS_OF,
-];
+/// The same without its last: specs are made of pages and say nothing of how those were found.
+const SPECS: &[Query] = PARTITIONS.split_at(PARTITIONS.len() - 1).0;
 const FUNCTIONS: &[Query] = &[PATTERN, FUNCTION_TYPE, MAX_RESULTS, NEXT_TOKEN];
 
 /// `own!(handler)` with `async fn handler(&App, RestRequest, Map<String, Value>) -> Result<RestAnswer, RestError>`.

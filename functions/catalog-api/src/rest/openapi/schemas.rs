@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 /// What answers have on top of the service's, and the shapes of what the service does not have.
-fn own_schemas() -> [(&'static str, Value); 5] {
+fn own_schemas() -> [(&'static str, Value); 6] {
     let partitions = json!({ "type": "array", "items": { "$ref": "#/components/schemas/Partition" } });
     let text = json!({ "type": "string" });
     [
@@ -14,6 +14,7 @@ fn own_schemas() -> [(&'static str, Value); 5] {
             json!({ "type": "object", "required": ["__type", "Message"],
             "properties": { "__type": text, "Message": text, "Hint": text } }),
         ),
+        ("Explain", explain()),
         ("Sweep", json!({ "type": "object", "required": ["run_id"], "properties": { "run_id": text } })),
         (
             "PartitionSpecWithSharedStorageDescriptor",
@@ -42,6 +43,28 @@ pub(super) struct Schemas {
     inputs: Map<String, Value>,
     outputs: Map<String, Value>,
     used: BTreeMap<String, Value>,
+}
+
+/// What `?explain` adds to a page of partitions.
+fn explain() -> Value {
+    let ends = json!({ "Low": { "type": "string" }, "High": { "type": "string" } });
+    let ranges =
+        json!({ "type": "array", "items": { "type": "object", "required": ["Low", "High"], "properties": ends } });
+    let mut probe = ends.clone();
+    probe["Key"] = json!({ "type": "string" });
+    let probes = json!({ "type": "array", "items": { "type": "object", "required": ["Low", "High", "Key"], "properties": probe } });
+    let (count, name) = (json!({ "type": "integer", "minimum": 0 }), json!({ "type": ["string", "null"] }));
+    let members = ["Way", "Index", "Ranges", "Probes", "Residual", "Values", "Shards", "Queries", "ItemsRead"];
+    json!({
+        "type": "object",
+        "description": "With `explain`: how this page was found, and what that took. Ends of ranges are keys in hexadecimal digits.",
+        "required": members,
+        "properties": {
+            "Way": { "type": "string", "enum": ["all", "values", "index", "ranges"] },
+            "Index": name, "Ranges": ranges, "Probes": probes, "Residual": name,
+            "Values": count, "Shards": count, "Queries": count, "ItemsRead": count,
+        },
+    })
 }
 
 impl Schemas {
