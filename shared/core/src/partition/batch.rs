@@ -99,6 +99,17 @@ pub(super) enum Knowledge {
     Unknown,
 }
 
+impl Knowledge {
+    /// The partition to change, none if it has to be read first.
+    pub(super) fn into_known(self) -> Result<Option<Current>, CatalogError> {
+        match self {
+            Self::Absent => Err(CatalogError::PartitionNotFound),
+            Self::Present(known) => Ok(Some(*known)),
+            Self::Unknown => Ok(None),
+        }
+    }
+}
+
 impl Known {
     /// Reads all partitions with these values in as few requests as possible. If they cannot be read now, each entry reads
     /// for itself, so that none fails for the others.

@@ -36,11 +36,7 @@ async fn apply(
     knowledge: Knowledge,
     expected: Option<&Revision>,
 ) -> Result<(), CatalogError> {
-    let known = match knowledge {
-        Knowledge::Absent => return Err(CatalogError::PartitionNotFound),
-        Knowledge::Present(known) => Some(*known),
-        Knowledge::Unknown => None,
-    };
+    let known = knowledge.into_known()?;
     let retention = Retention::of_ms(settings.history_retention_ms);
     let plan = |old: &Current| {
         let deleted_ms = ports.clock.now_ms().max(old.valid_from_ms.saturating_add(1));

@@ -68,11 +68,7 @@ async fn apply(
     knowledge: Knowledge,
     expected: Option<&Revision>,
 ) -> Result<(), CatalogError> {
-    let known = match knowledge {
-        Knowledge::Absent => return Err(CatalogError::PartitionNotFound),
-        Knowledge::Present(known) => Some(*known),
-        Knowledge::Unknown => None,
-    };
+    let known = knowledge.into_known()?;
     store_parts(ports, planned.prepared.descriptor.parts(&table.table_id)).await?;
     let retention = Retention::of_ms(settings.history_retention_ms);
     let mut template = planned.prepared.template.clone();

@@ -253,9 +253,7 @@ fn check_table(entry: &TableEntry, scope: Option<&Location>) -> Result<(), GlueE
     match entry.format() {
         Ok(TableFormat::Iceberg { .. } | TableFormat::Delta) => {}
         Ok(TableFormat::Other) => {
-            return bad(format!(
-                "{entry} is neither an Iceberg nor a Delta table: it has no orphan files that could be told apart"
-            ));
+            return bad(format!("{entry} is neither an Iceberg nor a Delta table: optimizers are for those"));
         }
         Err(refusal) => return bad(refusal.detail),
     }
