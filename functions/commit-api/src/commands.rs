@@ -85,7 +85,7 @@ async fn try_propose(app: &App, call: &Call, root: Option<Location>, deadline: D
     };
     let id = request.proposal_id.as_deref().map(parse_id).transpose()?;
     let sink = wiring::partition_sink(app);
-    let ctx = Context { app, deadline, sink: &*sink };
+    let ctx = Context::new(app, deadline, &*sink);
     let staged = match (&request.staged_key, request.actions.is_some()) {
         (Some(key), false) => staged_before(&root, key, id, &request)?,
         (None, true) => stage_now(ctx, root, id, request).await?,

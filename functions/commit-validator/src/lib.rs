@@ -89,7 +89,7 @@ async fn judge(app: &App, records: &[Record], deadline: Deadline) -> Vec<Judged>
         return Vec::new();
     }
     let sink = wiring::partition_sink(app);
-    let ctx = Context { app, deadline, sink: &*sink };
+    let ctx = Context::new(app, deadline, &*sink);
     judge_batch(ctx, arrivals).await.into_iter().map(|(arrival, outcome)| judged(arrival, outcome)).collect()
 }
 

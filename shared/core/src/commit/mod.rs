@@ -10,25 +10,30 @@
 //! [`recover`] write, one file per item type holds the layout ([`head`], [`proposal`], [`lookup`], [`time_list`],
 //! [`version_record`]), [`proposals`] reads verdicts, [`sync`] tells the catalog about new partitions.
 
+pub mod alarm;
 pub mod candidate;
 pub mod catalog;
 pub mod claim;
 pub mod conflict;
+pub mod content;
 pub mod context;
 pub mod door;
 pub mod error;
 pub mod evolution;
 pub mod facts;
 pub mod files;
+pub mod fold;
 pub mod head;
 pub mod inline;
 pub mod judge;
 pub mod keys;
+pub mod log_store;
 pub mod lookup;
 pub mod partition_values;
 pub mod path_filter;
 pub mod proposal;
 pub mod proposals;
+pub mod publish;
 pub mod read_set;
 pub mod rebase;
 pub mod recover;
@@ -36,6 +41,7 @@ pub mod run;
 pub mod sanity;
 pub mod sync;
 pub mod table_facts;
+pub mod table_list;
 pub mod table_state;
 pub mod time_list;
 pub mod verdict;
