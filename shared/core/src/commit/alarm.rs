@@ -38,19 +38,16 @@ pub enum AlarmKind {
     LogStoreStale,
     /// A commit that its writer believes to be in the log was overtaken; it was proposed again (K10).
     CommitOvertaken,
-    /// A catalog-managed table got a version whose bytes nobody had staged (K7).
-    PublicationUnknown,
 }
 
 impl AlarmKind {
-    const ALL: [AlarmKind; 7] = [
+    const ALL: [AlarmKind; 6] = [
         AlarmKind::VersionRewritten,
         AlarmKind::LogBehindHead,
         AlarmKind::LogStoreBytesMissing,
         AlarmKind::LogStoreAhead,
         AlarmKind::LogStoreStale,
         AlarmKind::CommitOvertaken,
-        AlarmKind::PublicationUnknown,
     ];
 
     pub fn name(self) -> &'static str {
@@ -61,7 +58,6 @@ impl AlarmKind {
             AlarmKind::LogStoreAhead => "LOG_STORE_AHEAD",
             AlarmKind::LogStoreStale => "LOG_STORE_STALE",
             AlarmKind::CommitOvertaken => "COMMIT_OVERTAKEN",
-            AlarmKind::PublicationUnknown => "PUBLICATION_UNKNOWN",
         }
     }
 
@@ -78,7 +74,6 @@ impl AlarmKind {
             AlarmKind::LogStoreAhead => "restore the log's missing versions, or delete the items that are ahead of it",
             AlarmKind::LogStoreStale => "nothing, if the table was deleted and written anew; else the commit is lost",
             AlarmKind::CommitOvertaken => "ask for the verdict on the proposal that was made of it",
-            AlarmKind::PublicationUnknown => "compare the version with what the table's catalog ratified",
         }
     }
 }

@@ -32,7 +32,7 @@ const LEASE_POLL_MS: u64 = 100;
 const DEFER_MS: u64 = 1_000;
 
 /// A staged object and when its event says it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Arrival {
     pub staged: Staged,
     /// ISO 8601 as the event has it; orders arrivals within a batch.

@@ -1,6 +1,10 @@
 mod kit;
 
+mod audits;
+mod budget;
 mod conflicts;
 mod crashes;
 mod flow;
 mod hostile;
+mod house;
+mod log_store;
