@@ -72,17 +72,16 @@ async fn queue(ctx: Context<'_>, messages: &[Message]) -> Vec<String> {
             troubles.insert(Record::Staged(judged.arrival), trouble);
         }
     }
-    for record in &records {
-        if let Err(error) = see_to(ctx, record).await {
-            tracing::warn!(?record, %error, "a record comes again");
-            troubles.insert(record.clone(), error.to_string());
-        }
+    for (record, error) in see_to(ctx, &records).await {
+        tracing::warn!(?record, %error, "a record comes again");
+        troubles.insert(record, error.to_string());
     }
     let mut again = Vec::new();
     for message in messages {
-        let failed = message.records.iter().filter(|record| {
-            matches!(record, Record::Malformed { .. }) || troubles.contains_key(*record)
-        });
+        let failed = message
+            .records
+            .iter()
+            .filter(|record| matches!(record, Record::Malformed { .. }) || troubles.contains_key(*record));
         let failed: Vec<&Record> = failed.collect();
         if failed.is_empty() {
             continue;
@@ -99,24 +98,28 @@ async fn queue(ctx: Context<'_>, messages: &[Message]) -> Vec<String> {
     again
 }
 
-/// What is no staged commit.
-async fn see_to(ctx: Context<'_>, record: &Record) -> Result<(), CommitError> {
-    match record {
-        Record::Logged(logged) => audit(ctx, logged).await.map(|_| ()),
-        Record::Housekeeping(root) => match keep_house(ctx, root).await {
-            Ok(report) => {
-                tracing::info!(%root, ?report, "housekeeping");
-                Ok(())
-            }
-            // The schedule brings it again.
-            Err(error) if error.is_slowness() => {
-                tracing::info!(%root, %error, "housekeeping was not finished");
-                Ok(())
-            }
-            Err(error) => Err(error),
-        },
-        Record::Staged(_) | Record::Ignored | Record::Malformed { .. } => Ok(()),
+/// What is no staged commit; answers what failed.
+async fn see_to(ctx: Context<'_>, records: &[Record]) -> Vec<(Record, CommitError)> {
+    let mut failures = Vec::new();
+    let mut logged = Vec::new();
+    for record in records {
+        match record {
+            Record::Logged(one) => logged.push(one.clone()),
+            Record::Housekeeping(root) => match keep_house(ctx, root).await {
+                Ok(report) => tracing::info!(%root, ?report, "housekeeping"),
+                // The schedule brings it again.
+                Err(error) if error.is_slowness() => tracing::info!(%root, %error, "housekeeping was not finished"),
+                Err(error) => failures.push((record.clone(), error)),
+            },
+            Record::Staged(_) | Record::Ignored | Record::Malformed { .. } => {}
+        }
     }
+    for (one, outcome) in logged.iter().zip(audit(ctx, &logged).await) {
+        if let Err(error) = outcome {
+            failures.push((Record::Logged(one.clone()), error));
+        }
+    }
+    failures
 }
 
 async fn direct(ctx: Context<'_>, records: &[Record]) -> Result<Value, HandlerError> {
@@ -129,9 +132,7 @@ async fn direct(ctx: Context<'_>, records: &[Record]) -> Result<Value, HandlerEr
         .collect();
     let judged = judge(ctx, records).await;
     let mut troubles: Vec<String> = judged.iter().filter_map(|judged| trouble_of(&judged.outcome)).collect();
-    for record in records {
-        troubles.extend(see_to(ctx, record).await.err().map(|error| error.to_string()));
-    }
+    troubles.extend(see_to(ctx, records).await.into_iter().map(|(_, error)| error.to_string()));
     if let Some(first) = troubles.first() {
         return Err(HandlerError::NoVerdict { count: troubles.len(), first: first.clone() });
     }
@@ -291,8 +292,13 @@ mod tests {
         let id = ProposalId(Uuid::from_u128(1));
         for (receives, expected) in [(4, 0), (5, 1)] {
             world.faults.inject("list", 0, Fault::Before(StoreErrorKind::AccessDenied));
-            let answer = handle(&app, json!({"Records": [queued("m", receives, &body)]}), deadline(&app)).await.unwrap();
-            assert_eq!(answer, json!({"batchItemFailures": [{"itemIdentifier": "m"}]}), "it is a dead letter all the same");
+            let answer =
+                handle(&app, json!({"Records": [queued("m", receives, &body)]}), deadline(&app)).await.unwrap();
+            assert_eq!(
+                answer,
+                json!({"batchItemFailures": [{"itemIdentifier": "m"}]}),
+                "it is a dead letter all the same"
+            );
             assert_eq!(proposals::by_id(&*world.items, id).await.unwrap().len(), expected);
         }
         let noted = proposals::by_id(&*world.items, id).await.unwrap();

@@ -124,10 +124,10 @@ impl Alarm {
     pub fn decode(item: &Item) -> Result<Alarm, DecodeError> {
         item.check_layout(SCHEMA_VERSION)?;
         let name = item.text("kind")?;
-        let kind = AlarmKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| DecodeError::Invalid {
-            field: "kind".into(),
-            message: format!("unknown alarm {name}"),
-        })?;
+        let kind = AlarmKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| DecodeError::Invalid { field: "kind".into(), message: format!("unknown alarm {name}") })?;
         Ok(Alarm {
             kind,
             version: Version(item.int("version")?),
@@ -155,12 +155,7 @@ impl Alarm {
 }
 
 /// Keeps an alarm, or counts the one that is there already.
-pub async fn raise(
-    ctx: Context<'_>,
-    root: &Location,
-    generation: Generation,
-    alarm: Alarm,
-) -> Result<(), CommitError> {
+pub async fn raise(ctx: Context<'_>, root: &Location, generation: Generation, alarm: Alarm) -> Result<(), CommitError> {
     tracing::error!(alarm = alarm.kind.name(), root = %root, version = alarm.version.0, message = alarm.text,
         proposal = alarm.proposal.map(|id| id.to_string()), "a table's log needs somebody's attention");
     let key = keys::alarm(root, generation, alarm.version, alarm.kind.name(), &alarm.mark);

@@ -1,6 +1,8 @@
 //! What others put into a log, as S3's events tell it: versions are compared with what was recorded of them, checksums
 //! with the version that they speak of (K5, K7, 12.2).
 
+use std::collections::BTreeMap;
+
 use super::alarm::{self, Alarm, AlarmKind};
 use super::context::{Context, Transacted};
 use super::error::CommitError;
@@ -13,7 +15,7 @@ use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey, commit_key};
 use crate::delta::{Strictness, Version, features, parse_commit};
 use crate::location::Location;
 use crate::store::{
-    Condition, Consistency, ETag, GetOptions, Listed, Object, ObjectError, ObjectKey, Write, get_every, list_every,
+    Condition, Consistency, ETag, GetOptions, Key, Listed, Object, ObjectError, ObjectKey, Write, get_every, list_every,
 };
 
 /// What an object of a log is.
@@ -47,7 +49,8 @@ impl Logged {
             (digits, "crc") => (digits, LogFile::Checksum),
             _ => return None,
         };
-        let found = Logged { root: Location::new(at.bucket.clone(), root), version: Version::parse(digits)?, file, etag };
+        let found =
+            Logged { root: Location::new(at.bucket.clone(), root), version: Version::parse(digits)?, file, etag };
         (found.key() == *at).then_some(found)
     }
 
@@ -76,46 +79,84 @@ pub enum Audited {
     ChecksumDeleted,
 }
 
-/// Compares an object of a log with what is known.
-pub async fn audit(ctx: Context<'_>, logged: &Logged) -> Result<Audited, CommitError> {
-    match logged.file {
-        LogFile::Commit => audit_commit(ctx, logged).await,
-        LogFile::Checksum => audit_checksum(ctx, logged).await,
+/// Compares objects of logs with what is known of them. Each table's head and records are read once.
+pub async fn audit(ctx: Context<'_>, logged: &[Logged]) -> Vec<Result<Audited, CommitError>> {
+    let mut tables: BTreeMap<&Location, Result<Known, CommitError>> = BTreeMap::new();
+    for one in logged {
+        if !tables.contains_key(&one.root) {
+            let versions = logged.iter().filter(|other| other.root == one.root).map(|other| other.version);
+            tables.insert(&one.root, Known::load(ctx, &one.root, versions).await);
+        }
+    }
+    let mut outcomes = Vec::with_capacity(logged.len());
+    for one in logged {
+        outcomes.push(match tables.get(&one.root) {
+            Some(Ok(known)) => known.audit(ctx, one).await,
+            Some(Err(error)) => Err(error.clone()),
+            None => Ok(Audited::Unknown),
+        });
+    }
+    outcomes
+}
+
+/// What is known of a table.
+struct Known {
+    head: Head,
+    records: BTreeMap<Version, VersionRecord>,
+}
+
+impl Known {
+    async fn load(
+        ctx: Context<'_>,
+        root: &Location,
+        versions: impl Iterator<Item = Version>,
+    ) -> Result<Known, CommitError> {
+        let ports = ctx.ports();
+        let head = head::load(&*ports.items, root).await?.unwrap_or_else(|| Head::fresh(root));
+        let wanted: Vec<Key> = versions.map(|version| keys::version(root, head.generation, version)).collect();
+        let mut records = BTreeMap::new();
+        for item in get_every(&*ports.items, &*ports.clock, &wanted, Consistency::Strong).await?.values() {
+            let record = VersionRecord::decode(item)?;
+            records.insert(record.version, record);
+        }
+        Ok(Known { head, records })
+    }
+
+    async fn audit(&self, ctx: Context<'_>, logged: &Logged) -> Result<Audited, CommitError> {
+        let record = self.records.get(&logged.version);
+        match logged.file {
+            LogFile::Commit => audit_commit(ctx, &self.head, record, logged).await,
+            LogFile::Checksum => audit_checksum(ctx, &self.head, record, logged).await,
+        }
     }
 }
 
-async fn audit_commit(ctx: Context<'_>, logged: &Logged) -> Result<Audited, CommitError> {
-    let stored = head::load(&*ctx.ports().items, &logged.root).await?;
-    let is_ratified_elsewhere = stored.as_ref().is_none_or(is_catalog_managed);
-    let head = stored.unwrap_or_else(|| Head::fresh(&logged.root));
+async fn audit_commit(
+    ctx: Context<'_>,
+    head: &Head,
+    record: Option<&VersionRecord>,
+    logged: &Logged,
+) -> Result<Audited, CommitError> {
     if head.claim.as_ref().is_some_and(|claim| claim.version == logged.version) {
         return Ok(Audited::AsRecorded);
     }
-    let record = load_record(ctx, &head, logged.version).await?;
-    match &record {
+    match record {
         Some(record) if record.etag.is_some() && record.etag == logged.etag => return Ok(Audited::AsRecorded),
-        Some(record) => return compare(ctx, &head, logged, record).await,
+        Some(record) => return compare(ctx, head, logged, record).await,
         None => {}
     }
-    if is_ratified_elsewhere && let Some(id) = published(ctx, &head, logged).await? {
+    let is_ratified_elsewhere = head.revision.is_empty() || is_catalog_managed(head);
+    if is_ratified_elsewhere && let Some(id) = published(ctx, head, logged).await? {
         return Ok(Audited::Published(id));
     }
     if head.revision.is_empty() {
         return Ok(Audited::Unknown);
     }
-    note(ctx, &head, logged).await
+    note(ctx, head, logged).await
 }
 
 fn is_catalog_managed(head: &Head) -> bool {
     head.state.as_ref().is_some_and(|state| features::is_catalog_managed(&state.protocol))
-}
-
-async fn load_record(ctx: Context<'_>, head: &Head, version: Version) -> Result<Option<VersionRecord>, CommitError> {
-    let key = keys::version(&head.root, head.generation, version);
-    match ctx.ports().items.get(&key, Consistency::Strong).await? {
-        Some(item) => Ok(Some(VersionRecord::decode(&item)?)),
-        None => Ok(None),
-    }
 }
 
 async fn read(ctx: Context<'_>, at: &ObjectKey) -> Result<Option<Object>, CommitError> {
@@ -243,18 +284,24 @@ async fn record_published(
 
 /// A checksum is kept if it can only be that of its version: nobody staged another commit for the version, whose writer
 /// might have taken it for made, and nothing in it contradicts the version. Readers do without one, never with a wrong one.
-async fn audit_checksum(ctx: Context<'_>, logged: &Logged) -> Result<Audited, CommitError> {
-    let Some(head) = head::load(&*ctx.ports().items, &logged.root).await? else { return Ok(Audited::Unknown) };
-    if is_catalog_managed(&head) {
+async fn audit_checksum(
+    ctx: Context<'_>,
+    head: &Head,
+    record: Option<&VersionRecord>,
+    logged: &Logged,
+) -> Result<Audited, CommitError> {
+    if head.revision.is_empty() {
+        return Ok(Audited::Unknown);
+    }
+    if is_catalog_managed(head) {
         return Ok(Audited::AsRecorded);
     }
     let Some(checksum) = read(ctx, &logged.key()).await? else { return Ok(Audited::AsRecorded) };
-    let record = load_record(ctx, &head, logged.version).await?;
     let is_stale = match read(ctx, &commit_key(&logged.root, logged.version)).await? {
         None => true,
         Some(commit) => {
             let others = staged_for(ctx, logged).await?.into_iter().any(|(key, listed)| {
-                let is_it = record.as_ref().is_some_and(|record| record.proposal == Some(ProposalId(key.id)));
+                let is_it = record.is_some_and(|record| record.proposal == Some(ProposalId(key.id)));
                 !(is_it && listed.etag == commit.meta.etag)
             });
             others || contradicts(&checksum.bytes, &commit.bytes)
@@ -291,7 +338,10 @@ mod tests {
     fn only_versions_and_their_checksums_are_audited() {
         let parse = |key: &str| Logged::parse(&ObjectKey::new("b", key), None);
         let found = parse("wh/t/_delta_log/00000000000000000007.json").unwrap();
-        assert_eq!((found.root.to_string().as_str(), found.version, found.file), ("s3://b/wh/t", Version(7), LogFile::Commit));
+        assert_eq!(
+            (found.root.to_string().as_str(), found.version, found.file),
+            ("s3://b/wh/t", Version(7), LogFile::Commit)
+        );
         assert_eq!(parse("_delta_log/00000000000000000007.crc").unwrap().file, LogFile::Checksum);
         for other in [
             "wh/t/_delta_log/7.json",

@@ -306,12 +306,8 @@ pub async fn lose(
         if claim.log_store == LogStore::Shared {
             writes.extend(match to {
                 // So that nobody copies our bytes, and nobody waits for them.
-                LostTo::Others => {
-                    log_store::complete_writes(&head.root, claim.version, &claim.bytes_key, ctx.now_ms())
-                }
-                LostTo::Nobody => {
-                    log_store::withdraw_writes(ctx, &head.root, claim.version, &claim.bytes_key).await?
-                }
+                LostTo::Others => log_store::complete_writes(&head.root, claim.version, &claim.bytes_key, ctx.now_ms()),
+                LostTo::Nobody => log_store::withdraw_writes(ctx, &head.root, claim.version, &claim.bytes_key).await?,
             });
         }
         if ctx.transact(&writes).await? == Transacted::Done {

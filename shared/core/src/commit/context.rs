@@ -2,8 +2,8 @@
 //! answers.
 
 use super::error::CommitError;
-use super::sync::PartitionSink;
 use super::head::WorkerId;
+use super::sync::PartitionSink;
 use crate::ports::{App, Deadline, Ports};
 use crate::store::{CancelReason, StoreError, StoreErrorKind, TransactError, Write};
 

@@ -85,7 +85,9 @@ async fn judge_table(
         let lease_end = if place + 1 < arrivals.len() { LeaseEnd::Keep } else { LeaseEnd::Release };
         let outcome = match &blocked {
             Some(error) => Err(CommitError::clone(error)),
-            None if left_ms < BEGIN_MS && !(is_first && place == 0) => Err(CommitError::OutOfTime { step: WAITING, left_ms }),
+            None if left_ms < BEGIN_MS && !(is_first && place == 0) => {
+                Err(CommitError::OutOfTime { step: WAITING, left_ms })
+            }
             None => run(Context { lease_end, ..ctx }, &mut views, &arrival.staged).await,
         };
         if let Err(error) = &outcome {

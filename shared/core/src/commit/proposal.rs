@@ -140,7 +140,13 @@ pub struct Proposal {
 
 impl Proposal {
     /// A proposal that was seen just now and is not stored yet.
-    pub fn received(root: &Location, generation: Generation, id: ProposalId, staged: (String, ETag), now_ms: i64) -> Self {
+    pub fn received(
+        root: &Location,
+        generation: Generation,
+        id: ProposalId,
+        staged: (String, ETag),
+        now_ms: i64,
+    ) -> Self {
         Proposal {
             id,
             root: root.clone(),

@@ -22,7 +22,7 @@ use super::rebase::{self, Rebase};
 use super::sync;
 use super::verdict::{Exception, Refusal, Verdict};
 use super::view::{self, View, ViewError};
-use crate::delta::log::{StagedKey, commit_key};
+use crate::delta::log::StagedKey;
 use crate::delta::{Version, features};
 use crate::location::Location;
 use crate::store::{Consistency, ETag};
@@ -185,12 +185,7 @@ impl Run<'_> {
         }
     }
 
-    async fn decide(
-        &mut self,
-        view: &mut View,
-        stored: Option<Proposal>,
-        is_fresh: bool,
-    ) -> Result<Step, CommitError> {
+    async fn decide(&mut self, view: &mut View, stored: Option<Proposal>, is_fresh: bool) -> Result<Step, CommitError> {
         if let Some(until_ms) = view.head.leased_until_ms(self.ctx.worker, self.ctx.now_ms()) {
             return Err(CommitError::Leased { until_ms });
         }
@@ -224,18 +219,23 @@ impl Run<'_> {
     }
 
     /// A claim that was taken for lost, and whose put went through after all (K2, J8).
-    async fn landed_late(&self, view: &View, proposal: &Proposal) -> Result<Option<Version>, CommitError> {
-        for attempt in proposal.lost.iter().filter(|attempt| attempt.version <= view.latest) {
-            let at = commit_key(&view.root, attempt.version);
-            if let Some(Published::Ours { .. }) = publish::look(self.ctx, &at, &attempt.sha256).await? {
-                return Ok(Some(attempt.version));
+    async fn landed_late(&self, view: &mut View, proposal: &Proposal) -> Result<Option<Version>, CommitError> {
+        let latest = view.latest;
+        for attempt in proposal.lost.iter().filter(|attempt| attempt.version <= latest) {
+            match view.winners(self.ctx, attempt.version, attempt.version).await {
+                Ok(found) if found.iter().any(|commit| content_hash(&commit.bytes) == attempt.sha256) => {
+                    return Ok(Some(attempt.version));
+                }
+                // A version that was cleaned up, or cannot be read, is not this proposal's any more.
+                Ok(_) | Err(ViewError::Refused(_)) => {}
+                Err(ViewError::Failed(error)) => return Err(error),
             }
         }
         Ok(None)
     }
 
     /// The staged object was deleted before a verdict: either a claim landed, or there is nothing left to judge.
-    async fn without_object(&self, view: &View, stored: &Proposal) -> Result<Step, CommitError> {
+    async fn without_object(&self, view: &mut View, stored: &Proposal) -> Result<Step, CommitError> {
         if let Some(version) = self.landed_late(view, stored).await? {
             return self.land(&view.head, stored, version).await;
         }
@@ -399,8 +399,7 @@ impl Run<'_> {
         admission: &Admission,
         log_store: LogStore,
     ) -> Result<Durable, CommitError> {
-        let stamp_ms =
-            admission.timestamp_after_ms.map(|after_ms| self.ctx.now_ms().max(after_ms.saturating_add(1)));
+        let stamp_ms = admission.timestamp_after_ms.map(|after_ms| self.ctx.now_ms().max(after_ms.saturating_add(1)));
         let bytes = if stamp_ms.is_none() && admission.rebase == Rebase::default() {
             content.bytes.clone()
         } else {
@@ -526,11 +525,7 @@ fn staged_gone() -> Refusal {
 }
 
 /// Ends a proposal that was broken off for want of time too often, with a named reason (C8).
-pub(super) async fn refuse_too_slow(
-    ctx: Context<'_>,
-    staged: &Staged,
-    error: &CommitError,
-) -> Result<(), CommitError> {
+pub(super) async fn refuse_too_slow(ctx: Context<'_>, staged: &Staged, error: &CommitError) -> Result<(), CommitError> {
     let mut run = Run { ctx, staged, id: ProposalId(staged.key.id), content: None, proved: None, fence_waited_ms: 0 };
     run.refuse_unread(fold::too_slow(error)).await.map(|_| ())
 }

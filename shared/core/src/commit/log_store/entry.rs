@@ -153,7 +153,8 @@ mod tests {
         let name = "00000000000000000007.json".to_owned();
         assert_eq!(places, [("s3://b/wh/t".to_owned(), name.clone()), ("s3a://b/wh/t".to_owned(), name)]);
         let item = writes[0].new_item().unwrap();
-        let temp = ".tmp/00000000000000000007.00000000-0000-0000-0000-000000000001.00000000-0000-0000-0000-000000000002.json";
+        let temp =
+            ".tmp/00000000000000000007.00000000-0000-0000-0000-000000000001.00000000-0000-0000-0000-000000000002.json";
         assert_eq!((item.text("tempPath").unwrap(), item.text("complete").unwrap()), (temp, "false"));
         assert!(!item.contains_key("expireTime"), "what is not complete never expires");
         let done = complete_writes(&root(), Version(7), &bytes_key.key, 1_000_999);

@@ -154,13 +154,7 @@ async fn refused(
     Ok(Inspection::Refused(refusal))
 }
 
-async fn raise(
-    ctx: Context<'_>,
-    view: &View,
-    entry: &Entry,
-    kind: AlarmKind,
-    text: &str,
-) -> Result<(), CommitError> {
+async fn raise(ctx: Context<'_>, view: &View, entry: &Entry, kind: AlarmKind, text: &str) -> Result<(), CommitError> {
     let alarm = Alarm::new(kind, entry.version, &entry.temp_path, text, ctx.now_ms());
     alarm::raise(ctx, &view.root, view.head.generation, alarm).await
 }

@@ -24,9 +24,7 @@ use super::error::CommitError;
 use super::head::{Head, LogStore};
 use crate::delta::{Metadata, Version};
 use crate::location::Location;
-use crate::store::{
-    Consistency, Direction, Key, Query, Sort, SortRange, Table, Write, WriteError, get_every,
-};
+use crate::store::{Consistency, Direction, Key, Query, Sort, SortRange, Table, Write, WriteError, get_every};
 
 /// Property of a Delta table (`metaData.configuration`).
 pub const PROPERTY: &str = "lakewarden.logStore";

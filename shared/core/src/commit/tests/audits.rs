@@ -20,7 +20,7 @@ use crate::store::{Objects, PutCondition, PutOptions, ReadItems, ReadObjects, St
 async fn see(kit: &Kit, version: i64, file: LogFile) -> Audited {
     let mut logged = Logged { root: kit.table.root.clone(), version: Version(version), file, etag: None };
     logged.etag = kit.table.world.objects.head(&logged.key()).await.ok().map(|meta| meta.etag);
-    audit(kit.ctx(), &logged).await.unwrap()
+    audit(kit.ctx(), &[logged]).await.remove(0).unwrap()
 }
 
 async fn seen(kit: &Kit) -> Vec<(AlarmKind, i64, i64)> {
@@ -53,7 +53,7 @@ async fn a_version_that_changes_is_alarmed_and_counted() {
         file: LogFile::Commit,
         etag: Some(crate::store::ETag("older".into())),
     };
-    assert_eq!(audit(kit.ctx(), &stale).await.unwrap(), Audited::AsRecorded);
+    assert_eq!(audit(kit.ctx(), &[stale]).await.remove(0).unwrap(), Audited::AsRecorded);
 }
 
 #[tokio::test]

@@ -203,12 +203,20 @@ async fn a_dead_letter_is_noted_on_its_proposal_and_judged_once_it_is_sent_again
     for known in [false, true] {
         let kit = Kit::unpartitioned(json!({})).await;
         let staged = kit.stage(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
-        let arrival = Arrival::new(Staged { etag: known.then(|| staged.etag.clone()).flatten(), ..staged.clone() }, String::new());
+        let arrival = Arrival::new(
+            Staged { etag: known.then(|| staged.etag.clone()).flatten(), ..staged.clone() },
+            String::new(),
+        );
         give_up(kit.ctx(), &arrival, "the store was away").await.unwrap();
         let proposal = stored(&kit, 1).await;
         assert_eq!(proposal.status.name(), "undecided");
         assert!(proposal.refusal.unwrap().message.contains("the store was away"));
-        let open = proposals::open(&*kit.table.world.items, &*kit.table.world.objects, &*kit.table.world.ports.clock, &kit.table.root);
+        let open = proposals::open(
+            &*kit.table.world.items,
+            &*kit.table.world.objects,
+            &*kit.table.world.ports.clock,
+            &kit.table.root,
+        );
         assert_eq!(open.await.unwrap().len(), 1, "it still protects its files");
         let verdict = kit.judge(&staged).await;
         assert_eq!(short(&verdict), "committed 1");

@@ -182,6 +182,18 @@ async fn refused_requests_are_tried_again() {
     }
 }
 
+#[tokio::test]
+async fn a_conditional_request_under_way_is_waited_for() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    let staged = kit.stage(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+    for skip in 0..3 {
+        let at = "put s3://lake/wh/t/_delta_log/0";
+        kit.table.world.faults.inject(at, skip, Fault::Before(StoreErrorKind::Conflict));
+    }
+    let verdict = kit.judge(&staged).await;
+    assert_eq!((short(&verdict).as_str(), verdict.proposal.attempts), ("committed 1", 1));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn racing_appends_all_land_each_on_a_version_of_its_own() {
     let kit = Kit::unpartitioned(json!({})).await;

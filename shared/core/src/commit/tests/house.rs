@@ -42,7 +42,11 @@ async fn old_verdicts_go_with_their_staged_objects_and_not_before() {
     assert_eq!(house(&kit).await, Report::default());
     kit.table.world.clock.advance_ms(11 * DAY_MS);
     // The objects cannot be deleted: then the verdicts stay, too.
-    kit.table.world.faults.inject("delete s3://lake/wh/t/_delta_log/_staged", 0, Fault::Before(StoreErrorKind::AccessDenied));
+    kit.table.world.faults.inject(
+        "delete s3://lake/wh/t/_delta_log/_staged",
+        0,
+        Fault::Before(StoreErrorKind::AccessDenied),
+    );
     assert!(keep_house(kit.ctx(), &kit.table.root).await.is_err());
     assert!(is_known(&kit, 1).await && is_known(&kit, 2).await);
     assert_eq!(house(&kit).await, Report { forgotten: 2, ..Report::default() });

@@ -296,7 +296,12 @@ async fn a_reader_of_the_log_store_may_finish_our_claim() {
     for moves in [false, true] {
         let kit = shared_table().await;
         let (staged, temp) = claim_and_die(&kit, 1).await;
-        kit.table.world.objects.copy(&temp, &commit_key(&kit.table.root, Version(1)), &PutCondition::Absent).await.unwrap();
+        kit.table
+            .world
+            .objects
+            .copy(&temp, &commit_key(&kit.table.root, Version(1)), &PutCondition::Absent)
+            .await
+            .unwrap();
         if moves {
             kit.table.world.objects.delete(&temp, None).await.unwrap();
         }
