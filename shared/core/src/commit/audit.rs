@@ -8,6 +8,7 @@ use super::context::{Context, Transacted};
 use super::error::CommitError;
 use super::head::{self, Head};
 use super::keys::{self, ProposalId, content_hash};
+use super::log_store::{self, Entry};
 use super::lookup::Lookup;
 use super::proposal::{Proposal, Status};
 use super::version_record::{Blindness, VersionRecord};
@@ -15,7 +16,8 @@ use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey, commit_key};
 use crate::delta::{Strictness, Version, features, parse_commit};
 use crate::location::Location;
 use crate::store::{
-    Condition, Consistency, ETag, GetOptions, Key, Listed, Object, ObjectError, ObjectKey, Write, get_every, list_every,
+    Condition, Consistency, ETag, GetOptions, Key, Listed, Object, ObjectError, ObjectKey, Table, Write, get_every,
+    list_every,
 };
 
 /// What an object of a log is.
@@ -103,6 +105,8 @@ pub async fn audit(ctx: Context<'_>, logged: &[Logged]) -> Vec<Result<Audited, C
 struct Known {
     head: Head,
     records: BTreeMap<Version, VersionRecord>,
+    /// Of other writers, for the versions in question.
+    entries: Vec<Entry>,
 }
 
 impl Known {
@@ -113,19 +117,32 @@ impl Known {
     ) -> Result<Known, CommitError> {
         let ports = ctx.ports();
         let head = head::load(&*ports.items, root).await?.unwrap_or_else(|| Head::fresh(root));
-        let wanted: Vec<Key> = versions.map(|version| keys::version(root, head.generation, version)).collect();
-        let mut records = BTreeMap::new();
-        for item in get_every(&*ports.items, &*ports.clock, &wanted, Consistency::Strong).await?.values() {
-            let record = VersionRecord::decode(item)?;
-            records.insert(record.version, record);
+        let mut wanted: Vec<Key> = Vec::new();
+        for version in versions {
+            wanted.push(keys::version(root, head.generation, version));
+            wanted.extend(log_store::spellings(root).iter().map(|path| log_store::key(path, version)));
         }
-        Ok(Known { head, records })
+        let (mut records, mut entries) = (BTreeMap::new(), Vec::new());
+        for (key, item) in get_every(&*ports.items, &*ports.clock, &wanted, Consistency::Strong).await? {
+            if key.table == Table::DeltaLog {
+                entries.extend(Entry::decode(key, item)?.filter(|entry| !entry.is_ours()));
+            } else {
+                let record = VersionRecord::decode(&item)?;
+                records.insert(record.version, record);
+            }
+        }
+        Ok(Known { head, records, entries })
     }
 
     async fn audit(&self, ctx: Context<'_>, logged: &Logged) -> Result<Audited, CommitError> {
         let record = self.records.get(&logged.version);
         match logged.file {
-            LogFile::Commit => audit_commit(ctx, &self.head, record, logged).await,
+            LogFile::Commit => {
+                // Whoever put the version: its writer is not the only one that may believe it has it.
+                let entries = self.entries.iter().filter(|entry| entry.version == logged.version);
+                log_store::notice(ctx, &self.head, entries).await?;
+                audit_commit(ctx, &self.head, record, logged).await
+            }
             LogFile::Checksum => audit_checksum(ctx, &self.head, record, logged).await,
         }
     }

@@ -7,7 +7,7 @@ use super::claim;
 use super::context::{CLAIM_MS, Context, Transacted};
 use super::door::redelivery;
 use super::error::CommitError;
-use super::head::{self, Head, LogStore};
+use super::head::{self, Head};
 use super::keys::{self, Generation, ProposalId, TIME_PREFIX};
 use super::log_store;
 use super::lookup::Lookup;
@@ -46,9 +46,8 @@ pub struct Report {
 pub async fn keep_house(ctx: Context<'_>, root: &Location) -> Result<Report, CommitError> {
     let mut report = Report::default();
     let Some(head) = settled_head(ctx, root).await? else { return Ok(report) };
-    if head.log_store == LogStore::Shared {
-        report.rescued = count(log_store::rescue_all(ctx, &head).await?.len());
-    }
+    // Also where sharing is off: another writer may have begun.
+    report.rescued = count(log_store::rescue_all(ctx, &head).await?.len());
     let house = House { ctx, root, head: &head, oldest_ms: ctx.now_ms() - ctx.app.settings.verdict_retention_ms };
     let staged = house.look_at_staged(&mut report).await?;
     for generation in 0..=head.generation.0 {

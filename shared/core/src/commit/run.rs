@@ -25,7 +25,7 @@ use super::view::{self, View, ViewError};
 use crate::delta::log::StagedKey;
 use crate::delta::{Version, features};
 use crate::location::Location;
-use crate::store::{Consistency, ETag};
+use crate::store::{Consistency, ETag, ObjectKey};
 
 /// Times a proposal is judged again because the table moved.
 const ATTEMPTS_MAX: u32 = 24;
@@ -192,6 +192,8 @@ impl Run<'_> {
         let stored = stored.filter(|stored| stored.generation == view.head.generation);
         let content = match (self.content().await, &stored) {
             (Err(CommitError::StagedMissing(_)), Some(stored)) => return self.without_object(view, stored).await,
+            // A view that was at hand says nothing of earlier deliveries.
+            (Err(CommitError::StagedMissing(at)), None) if is_fresh => return self.look_up(view, at).await,
             (content, _) => content?,
         };
         let is_new = stored.is_none();
@@ -243,6 +245,18 @@ impl Run<'_> {
             return Ok(Step::Done(Box::new(stored.clone())));
         }
         self.refuse(&view.head, stored, staged_gone(), Status::Rejected).await
+    }
+
+    async fn look_up(&mut self, view: &mut View, missing: ObjectKey) -> Result<Step, CommitError> {
+        let lookup = view::load_lookup(self.ctx, &view.root, self.id).await?;
+        let Some(stored) = self.stored(lookup.as_ref()).await? else {
+            return Err(CommitError::StagedMissing(missing));
+        };
+        match self.known(view, &stored).await? {
+            Some(step) => Ok(step),
+            None if stored.generation == view.head.generation => self.without_object(view, &stored).await,
+            None => Err(CommitError::StagedMissing(missing)),
+        }
     }
 
     async fn land(&self, head: &Head, proposal: &Proposal, version: Version) -> Result<Step, CommitError> {

@@ -17,7 +17,7 @@ mod rescue;
 pub use clear::clear_old;
 pub use entry::{Completion, Entry, claim_writes, complete_writes, file_name, key, spellings, temp_path};
 pub use inspect::{Inspection, inspect};
-pub use rescue::{Overtaken, rescue_all};
+pub use rescue::{Overtaken, notice, rescue_all};
 
 use super::context::Context;
 use super::error::CommitError;

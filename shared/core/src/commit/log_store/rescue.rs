@@ -9,12 +9,12 @@ use super::super::alarm::{self, Alarm, AlarmKind};
 use super::super::context::Context;
 use super::super::door::redelivery;
 use super::super::error::CommitError;
-use super::super::head::Head;
-use super::super::keys::{ProposalId, content_hash};
+use super::super::head::{Head, LogStore};
+use super::super::keys::{self, ProposalId, content_hash};
 use super::{Entry, since};
 use crate::delta::log::{StagedKey, commit_key};
 use crate::delta::{Strictness, Version, parse_commit};
-use crate::store::{GetOptions, ObjectError, PutCondition, PutOptions, QueueName};
+use crate::store::{GetOptions, ObjectError, PutCondition, PutOptions, QueueName, Write};
 
 /// A commit that was overtaken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,19 +79,37 @@ async fn propose(ctx: Context<'_>, head: &Head, entry: &Entry, bytes: Bytes) -> 
     Ok(Overtaken { version: entry.version, proposal: ProposalId(id) })
 }
 
+/// Entries of other writers were come upon outside of judging: the table is shared from now on, and what was overtaken is
+/// proposed again.
+pub async fn notice<'e>(
+    ctx: Context<'_>,
+    head: &Head,
+    entries: impl Iterator<Item = &'e Entry>,
+) -> Result<Vec<Overtaken>, CommitError> {
+    let mut overtaken = Vec::new();
+    for entry in entries.filter(|_| !head.revision.is_empty()) {
+        if head.log_store == LogStore::Off {
+            let next = Head { log_store: LogStore::Shared, revision: ctx.new_revision(), ..head.clone() };
+            let write = Write::Put { key: keys::head(&head.root), item: next.encode()?, condition: head.unchanged() };
+            // Refused: the head moved. Whoever looks next finds the entry again.
+            ctx.transact(&[write]).await?;
+        }
+        overtaken.extend(compare(ctx, head, entry).await?);
+    }
+    Ok(overtaken)
+}
+
+async fn compare(ctx: Context<'_>, head: &Head, entry: &Entry) -> Result<Option<Overtaken>, CommitError> {
+    match ctx.ports().objects.get(&commit_key(&head.root, entry.version), &GetOptions::default()).await {
+        Ok(object) => check(ctx, head, entry, &object.bytes).await,
+        Err(ObjectError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Looks at every entry that is still there, also of versions long judged: a slow writer may take a version that others
 /// have gone past.
 pub async fn rescue_all(ctx: Context<'_>, head: &Head) -> Result<Vec<Overtaken>, CommitError> {
-    let mut overtaken = Vec::new();
-    for entry in since(ctx, &head.root, Version(0)).await? {
-        if entry.is_ours() || entry.version > head.version {
-            continue;
-        }
-        match ctx.ports().objects.get(&commit_key(&head.root, entry.version), &GetOptions::default()).await {
-            Ok(object) => overtaken.extend(check(ctx, head, &entry, &object.bytes).await?),
-            Err(ObjectError::NotFound(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(overtaken)
+    let entries = since(ctx, &head.root, Version(0)).await?;
+    notice(ctx, head, entries.iter().filter(|entry| !entry.is_ours() && entry.version <= head.version)).await
 }

@@ -6,8 +6,10 @@ use uuid::Uuid;
 
 use super::kit::{Kit, short, verdict};
 use crate::commit::alarm::{self, AlarmKind};
+use crate::commit::audit::{Audited, LogFile, Logged, audit};
 use crate::commit::door::judge_one;
 use crate::commit::head::{self, LogStore};
+use crate::commit::housekeeping::keep_house;
 use crate::commit::log_store::{key, spellings};
 use crate::delta::Version;
 use crate::delta::log::commit_key;
@@ -361,4 +363,30 @@ async fn an_object_outside_the_log_is_never_read_as_bytes_of_an_entry() {
     kit.table.world.objects.put(&secret, Bytes::from_static(b"{}"), &PutOptions::default()).await.unwrap();
     assert_eq!(append(&kit, 1, 1).await, "rejected DamagedLogException LOG_STORE_BYTES_MISSING");
     assert_eq!(kit.versions(), [0]);
+}
+
+#[tokio::test]
+async fn a_first_commit_of_spark_that_ours_overtook_is_found_by_the_audit_and_by_the_housekeeping() {
+    for by_audit in [true, false] {
+        let kit = Kit::unpartitioned(json!({})).await;
+        assert_eq!(append(&kit, 1, 1).await, "committed 1");
+        let lost = [kit.file("spark.parquet").await, append_info()];
+        let spark = Spark::begin(&kit, 2, &lost).await;
+        assert_eq!(append(&kit, 2, 2).await, "committed 2", "nobody knew of Spark");
+        spark.commit().await;
+        if by_audit {
+            let mut logged =
+                Logged { root: kit.table.root.clone(), version: Version(2), file: LogFile::Commit, etag: None };
+            logged.etag = kit.table.world.objects.head(&logged.key()).await.ok().map(|meta| meta.etag);
+            assert_eq!(audit(kit.ctx(), &[logged]).await, [Ok(Audited::AsRecorded)]);
+        } else {
+            keep_house(kit.ctx(), &kit.table.root).await.unwrap();
+        }
+        assert_eq!(alarms(&kit).await, [AlarmKind::CommitOvertaken]);
+        assert_eq!(kit.table.world.queue.len(QueueName::Commits), 1);
+        let head = head::load(&*kit.table.world.items, &kit.table.root).await.unwrap().unwrap();
+        assert_eq!(head.log_store, LogStore::Shared);
+        assert_eq!(append(&kit, 3, 3).await, "committed 3");
+        assert_eq!(entries(&kit, 3).await, both("true"));
+    }
 }
