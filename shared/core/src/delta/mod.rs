@@ -4,6 +4,7 @@
 
 mod actions;
 mod checkpoint;
+pub mod deletion_vector;
 pub mod features;
 pub mod footer;
 pub mod json;
