@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::candidate::Candidate;
-use super::read_set::{self, Reads, Truth, evaluate};
+use super::read_set;
+use super::table_facts::{FileValues, TableFacts};
 use super::verdict::{Exception, Refusal};
-use crate::delta::schema::Schema;
 use crate::delta::snapshot::{LoggedCommit, key_of_add, key_of_remove};
 use crate::delta::{Metadata, PartitionValues, PathError};
 use crate::location::Location;
@@ -22,15 +22,6 @@ pub enum Isolation {
     WriteSerializable,
     /// For commits that change no data and nothing else.
     Snapshot,
-}
-
-/// The table as the checks need it; no winner may have changed it without conflict.
-#[derive(Clone, Copy, Debug)]
-pub struct TableFacts<'a> {
-    pub root: &'a Location,
-    pub metadata: &'a Metadata,
-    pub schema: &'a Schema,
-    pub has_deletion_vectors: bool,
 }
 
 /// What the fold found.
@@ -213,6 +204,10 @@ impl Check<'_> {
         Ok(())
     }
 
+    fn may_have_read(&self, file: FileValues<'_>) -> Option<&'static str> {
+        self.candidate.reads.touches(self.table, file)
+    }
+
     /// Files that the candidate should have read.
     fn added_files(&self, files: &WinnerFiles<'_>) -> Result<(), Conflict> {
         let ignores_blind = self.isolation == Isolation::WriteSerializable && self.candidate.actions.metadata.is_none();
@@ -220,7 +215,10 @@ impl Check<'_> {
             return Ok(());
         }
         for (_, add) in files.adds.iter().filter(|(_, add)| add.data_change) {
-            if let Some(reason) = self.may_have_read(Some(&add.partition_values)) {
+            if let Some(reason) = self.may_have_read(FileValues {
+                partition_values: Some(&add.partition_values),
+                stats: add.stats.as_deref(),
+            }) {
                 let text = format!("version {} added a file that this commit should have read", self.winner.version);
                 let refusal = self.refusal(Exception::ConcurrentAppendException, reason, text).file(&add.path);
                 return Err(Conflict::Refused(refusal));
@@ -242,7 +240,7 @@ impl Check<'_> {
             } else if self.candidate.is_blind() {
                 None
             } else {
-                self.may_have_read(*values)
+                self.may_have_read(FileValues { partition_values: *values, stats: None })
             };
             if let Some(reason) = reason {
                 let text = format!("version {} removed a file that this commit read: {}", self.winner.version, key.key);
@@ -285,25 +283,6 @@ impl Check<'_> {
                     .file(&add.path);
                 Err(Conflict::Refused(refusal))
             }
-        }
-    }
-
-    /// Why a file with these partition values may hold rows that the candidate read; `None`: it surely does not.
-    fn may_have_read(&self, values: Option<&PartitionValues>) -> Option<&'static str> {
-        match &self.candidate.reads {
-            Reads::Nothing => None,
-            Reads::WholeTable => Some("WHOLE_TABLE_READ"),
-            Reads::Some { predicates, .. } => predicates.iter().find_map(|predicate| {
-                let truth = match values {
-                    Some(values) => evaluate(predicate, self.table.metadata, self.table.schema, values),
-                    None => Truth::Unknown,
-                };
-                match truth {
-                    Truth::False => None,
-                    Truth::True => Some("WITH_PARTITION_HINT"),
-                    Truth::Unknown => Some("WITHOUT_HINT"),
-                }
-            }),
         }
     }
 }

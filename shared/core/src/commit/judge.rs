@@ -1,19 +1,25 @@
 //! The judge: decides on a candidate from what was loaded. Pure; reading and writing are the caller's business.
 
+use std::collections::BTreeSet;
+
 use super::candidate::Candidate;
-use super::conflict::{Conflict, TableFacts, check_winner, isolation_of};
+use super::conflict::{Conflict, check_winner, isolation_of};
 use super::evolution;
+use super::facts::FileFacts;
 use super::keys::content_hash;
+use super::rebase::Rebase;
 use super::sanity;
+use super::table_facts::TableFacts;
 use super::table_state::TableState;
 use super::verdict::{Exception, Refusal};
 use super::version_record::Blindness;
 use crate::delta::features;
 use crate::delta::schema::Schema;
 use crate::delta::snapshot::LoggedCommit;
-use crate::delta::{Metadata, Protocol, Snapshot, Version};
+use crate::delta::{Metadata, Protocol, Version};
 use crate::location::Location;
 use crate::ports::IsolationLevel;
+use crate::store::ObjectKey;
 
 /// Everything a decision depends on.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +32,8 @@ pub struct Inputs<'a> {
     pub state: Option<&'a TableState>,
     /// What became versions since the candidate read; for the creator of a table only version 0.
     pub winners: &'a [std::sync::Arc<LoggedCommit>],
-    /// Live files at `latest`, once they were asked for.
-    pub snapshot: Option<&'a Snapshot>,
+    /// About the files that were asked for.
+    pub files: Option<&'a FileFacts>,
     pub default_isolation: IsolationLevel,
 }
 
@@ -42,6 +48,8 @@ pub struct Admission {
     pub warnings: Vec<String>,
     /// The table has in-commit timestamps: the new one must be later than this.
     pub timestamp_after_ms: Option<i64>,
+    /// What else changes because the version moved.
+    pub rebase: Rebase,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -50,8 +58,8 @@ pub enum Judgement {
     Refuse(Refusal),
     /// Not needed any more: no version, no failure.
     Supersede(Refusal),
-    /// Live files are needed to decide.
-    NeedsSnapshot,
+    /// Whether and how these files are live is needed to decide.
+    NeedsFiles(BTreeSet<ObjectKey>),
     /// The candidate is in the log already.
     Landed {
         version: Version,
@@ -119,12 +127,12 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
     let (metadata, schema) = effective_table(inputs)?;
     sanity::check_append_only(candidate, &metadata)?;
     sanity::check_added_files(candidate, &metadata, &schema)?;
-    if let Some(state) = inputs.state.filter(|state| sanity::needs_live_files(candidate, state.paths.as_ref())) {
-        match inputs.snapshot.filter(|snapshot| snapshot.version == inputs.latest) {
-            Some(snapshot) => sanity::check_live_files(candidate, snapshot)?,
-            None => {
-                tracing::debug!(has_filter = state.paths.is_some(), "live files are needed");
-                return Ok(Judgement::NeedsSnapshot);
+    if let Some(state) = inputs.state {
+        let wanted = sanity::needed_files(candidate, state.paths.as_ref());
+        if !wanted.is_empty() {
+            match inputs.files.filter(|files| wanted.iter().all(|key| files.knows(key))) {
+                Some(files) => sanity::check_live_files(candidate, files)?,
+                None => return Ok(Judgement::NeedsFiles(wanted)),
             }
         }
     } else if !candidate.remove_keys.is_empty() {
@@ -137,6 +145,7 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
         schema,
         blindness: if candidate.is_blind() { Blindness::Blind } else { Blindness::Reading },
         warnings,
+        rebase: Rebase::default(),
     })))
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::table_facts::{FileValues, TableFacts};
 use crate::delta::schema::{DataType, Primitive, Schema};
 use crate::delta::{Actions, Metadata};
 
@@ -108,6 +109,28 @@ pub fn reads_of(actions: &Actions, declared: Option<&DeclaredReadSet>) -> Reads 
             Reads::Some { predicates: Vec::new(), files: Vec::new() }
         }
         None => Reads::WholeTable,
+    }
+}
+
+impl Reads {
+    /// Why a file may hold rows that were read, as a reason code; none: it surely holds none. Files that were read by
+    /// name are not looked at.
+    pub fn touches(&self, table: TableFacts<'_>, file: FileValues<'_>) -> Option<&'static str> {
+        match self {
+            Reads::Nothing => None,
+            Reads::WholeTable => Some("WHOLE_TABLE_READ"),
+            Reads::Some { predicates, .. } => predicates.iter().find_map(|predicate| {
+                let truth = match file.partition_values {
+                    Some(values) => evaluate(predicate, table.metadata, table.schema, values),
+                    None => Truth::Unknown,
+                };
+                match truth {
+                    Truth::False => None,
+                    Truth::True => Some("WITH_PARTITION_HINT"),
+                    Truth::Unknown => Some("WITHOUT_HINT"),
+                }
+            }),
+        }
     }
 }
 

@@ -1,24 +1,24 @@
 //! One proposal, from its staged object to its verdict.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use super::candidate::Candidate;
 use super::claim::{self, Claimed, Durable, Published};
 use super::context::{CLAIM_MS, Context};
 use super::error::CommitError;
+use super::facts::FileFacts;
 use super::files::{self, FileError};
 use super::judge::{self, Admission, Inputs, Judgement};
 use super::keys::{self, Generation, ProposalId};
 use super::lookup::Lookup;
 use super::proposal::{Proposal, Status, SyncState};
+use super::rebase::{self, Rebase};
 use super::sync;
 use super::verdict::{Exception, Refusal, Verdict};
 use super::view::{self, View, ViewError, WINNERS_MAX};
-use crate::delta::json::set_member;
 use crate::delta::log::StagedKey;
 use crate::delta::snapshot::LoggedCommit;
 use crate::delta::{Version, features};
@@ -29,6 +29,8 @@ use crate::store::{ByteRange, Consistency, ETag, GetOptions, ObjectError};
 pub const STAGED_MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// Times a proposal is judged again because the table moved.
 const ATTEMPTS_MAX: u32 = 24;
+/// Times the judge may ask for facts about files.
+const FACT_ROUNDS_MAX: u32 = 3;
 /// Waiting for a sweep's fence, altogether.
 const FENCE_WAIT_MS: i64 = 8_000;
 const FENCE_POLL_MS: u64 = 500;
@@ -254,10 +256,14 @@ impl Run<'_> {
             Err(ViewError::Refused(refusal)) => return self.refuse(&proposal, refusal, Status::Rejected).await,
             Err(ViewError::Failed(error)) => return Err(error),
         };
-        let mut judgement = self.decide(view, candidate, &winners);
-        if judgement == Judgement::NeedsSnapshot {
-            match view.load_snapshot(self.ctx).await {
-                Ok(()) => judgement = self.decide(view, candidate, &winners),
+        let mut wanted = BTreeSet::new();
+        let mut judgement = self.decide(view, candidate, &winners, None);
+        // What is known of some files may show that others matter.
+        for _ in 0..FACT_ROUNDS_MAX {
+            let Judgement::NeedsFiles(more) = judgement else { break };
+            wanted.extend(more);
+            match view.files(self.ctx, &wanted, candidate.read_version).await {
+                Ok(files) => judgement = self.decide(view, candidate, &winners, Some(&files)),
                 Err(ViewError::Refused(refusal)) => return self.refuse(&proposal, refusal, Status::Rejected).await,
                 Err(ViewError::Failed(error)) => return Err(error),
             }
@@ -270,7 +276,7 @@ impl Run<'_> {
                 None => Step::Again,
             }),
             Judgement::Admit(admission) => self.admit(view, proposal, content, candidate, *admission).await,
-            Judgement::NeedsSnapshot => Ok(Step::Again),
+            Judgement::NeedsFiles(_) => Ok(Step::Again),
         }
     }
 
@@ -327,14 +333,20 @@ impl Run<'_> {
         }
     }
 
-    fn decide(&self, view: &View, candidate: &Candidate, winners: &[Arc<LoggedCommit>]) -> Judgement {
+    fn decide(
+        &self,
+        view: &View,
+        candidate: &Candidate,
+        winners: &[Arc<LoggedCommit>],
+        files: Option<&FileFacts>,
+    ) -> Judgement {
         judge::judge(Inputs {
             root: &view.root,
             candidate,
             latest: view.latest,
             state: view.state.as_ref(),
             winners,
-            snapshot: view.snapshot(),
+            files,
             default_isolation: self.ctx.app.settings.default_isolation,
         })
     }
@@ -423,15 +435,15 @@ impl Run<'_> {
         admission: &Admission,
     ) -> Result<Durable, CommitError> {
         match admission.timestamp_after_ms {
-            None => Ok(Durable {
+            None if admission.rebase == Rebase::default() => Ok(Durable {
                 bytes: content.bytes.clone(),
                 at: self.staged.key.key(),
                 etag: content.etag.clone(),
                 sha256: keys::content_hash(&content.bytes),
             }),
-            Some(after_ms) => {
-                let stamp_ms = self.ctx.now_ms().max(after_ms.saturating_add(1));
-                let bytes = with_timestamp(&content.bytes, stamp_ms);
+            after_ms => {
+                let stamp_ms = after_ms.map(|after_ms| self.ctx.now_ms().max(after_ms.saturating_add(1)));
+                let bytes = rebase::render(&content.bytes, &admission.rebase, stamp_ms);
                 claim::store_rewritten(self.ctx, &self.staged.key.root, admission.version, proposal, bytes).await
             }
         }
@@ -524,27 +536,4 @@ fn reused(stored: &Proposal) -> Proposal {
         "give every proposal an id of its own; ask for the first one's verdict by its id",
     );
     Proposal { status: Status::Rejected, refusal: Some(refusal), sync: SyncState::None, ..stored.clone() }
-}
-
-/// Puts `commitInfo` first, with the given in-commit timestamp; every other byte stays.
-fn with_timestamp(bytes: &Bytes, stamp_ms: i64) -> Bytes {
-    let Ok(text) = std::str::from_utf8(bytes) else { return bytes.clone() };
-    let (mut info, mut others) = (None, Vec::new());
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let edited = if info.is_none() && line.trim_start().starts_with('{') && holds_commit_info(line) {
-            set_member(line, "commitInfo", "inCommitTimestamp", &Value::from(stamp_ms)).ok()
-        } else {
-            None
-        };
-        match edited {
-            Some(edited) => info = Some(edited),
-            None => others.push(line.to_owned()),
-        }
-    }
-    let lines: Vec<String> = info.into_iter().chain(others).collect();
-    Bytes::from(lines.join("\n") + "\n")
-}
-
-fn holds_commit_info(line: &str) -> bool {
-    serde_json::from_str::<Value>(line).is_ok_and(|value| value.get("commitInfo").is_some())
 }

@@ -1,13 +1,15 @@
 //! Rules of the table that a commit's actions must keep, whoever won (11.1).
 
+use std::collections::BTreeSet;
+
 use super::candidate::Candidate;
+use super::facts::FileFacts;
 use super::partition_values::check_values;
 use super::verdict::{Exception, Refusal};
 use crate::delta::features;
 use crate::delta::json::parse_strict;
 use crate::delta::schema::Schema;
-use crate::delta::snapshot::FileKey;
-use crate::delta::{AddFile, Metadata, Snapshot};
+use crate::delta::{AddFile, Metadata};
 use crate::store::ObjectKey;
 
 /// Append-only tables lose no rows.
@@ -73,54 +75,52 @@ pub fn row_count(add: &AddFile) -> Result<Option<u64>, Refusal> {
     }
 }
 
-/// Whether liveness of files must be looked up in the log.
-pub fn needs_live_files(candidate: &Candidate, paths: Option<&super::path_filter::PathFilter>) -> bool {
-    if !candidate.remove_keys.is_empty() || (candidate.is_rearrangement() && !candidate.add_keys.is_empty()) {
-        return true;
-    }
-    match paths {
-        None => !candidate.add_keys.is_empty(),
-        Some(paths) => candidate.add_keys.iter().any(|key| paths.may_contain(&key.to_string())),
-    }
+/// Files of which must be known whether they are live.
+pub fn needed_files(candidate: &Candidate, paths: Option<&super::path_filter::PathFilter>) -> BTreeSet<ObjectKey> {
+    let added = candidate
+        .add_keys
+        .iter()
+        .filter(|key| candidate.is_rearrangement() || paths.is_none_or(|paths| paths.may_contain(&key.to_string())));
+    candidate.remove_keys.iter().chain(added).cloned().collect()
 }
 
 /// Removes name live files, adds name new ones, and rearrangements keep the number of rows.
-pub fn check_live_files(candidate: &Candidate, snapshot: &Snapshot) -> Result<(), Refusal> {
+pub fn check_live_files(candidate: &Candidate, files: &FileFacts) -> Result<(), Refusal> {
     for (remove, key) in candidate.actions.removes.iter().zip(&candidate.remove_keys) {
-        let found = live(snapshot, key);
+        let found = live(files, key);
         // Readers match removes with adds by their spelling: under another one the file would stay.
         if let Some(add) = found.filter(|add| add.path != remove.path) {
             let text = format!("the log names this file `{}`, the remove spells it differently", add.path);
             return Err(Refusal::invalid("REMOVE_SPELLING", text).file(&remove.path));
         }
         if found.is_none() {
-            let text = if vectors_of(snapshot, key) {
-                "the file to remove is live with a deletion vector, which the remove does not name"
-            } else {
+            let text = if files.live(key).is_empty() {
                 "the file to remove is not in the table"
+            } else {
+                "the file to remove is live with a deletion vector, which the remove does not name"
             };
             return Err(Refusal::invalid("REMOVE_OF_UNKNOWN_FILE", text).file(&remove.path));
         }
     }
     for (add, key) in candidate.actions.adds.iter().zip(&candidate.add_keys) {
-        if live(snapshot, key).is_some() || vectors_of(snapshot, key) {
+        if !files.live(key).is_empty() {
             let text = "the file to add is in the table already";
             return Err(Refusal::invalid("FILE_ALREADY_LIVE", text)
                 .class("DELTA_DUPLICATE_ACTIONS_FOUND")
                 .file(&add.path));
         }
     }
-    if candidate.is_rearrangement() { check_rows_kept(candidate, snapshot) } else { Ok(()) }
+    if candidate.is_rearrangement() { check_rows_kept(candidate, files) } else { Ok(()) }
 }
 
-fn check_rows_kept(candidate: &Candidate, snapshot: &Snapshot) -> Result<(), Refusal> {
+fn check_rows_kept(candidate: &Candidate, files: &FileFacts) -> Result<(), Refusal> {
     let mut added = Some(0_u64);
     for add in &candidate.actions.adds {
         added = sum(added, row_count(add)?);
     }
     let mut removed = Some(0_u64);
     for key in &candidate.remove_keys {
-        removed = sum(removed, live(snapshot, key).and_then(|add| row_count(add).ok().flatten()));
+        removed = sum(removed, live(files, key).and_then(|add| row_count(add).ok().flatten()));
     }
     match (added, removed) {
         (Some(added), Some(removed)) if added != removed => {
@@ -135,12 +135,7 @@ fn sum(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     a?.checked_add(b?)
 }
 
-fn live<'a>(snapshot: &'a Snapshot, key: &ObjectKey) -> Option<&'a AddFile> {
-    snapshot.live.get(&FileKey { at: key.clone(), dv_id: None })
-}
-
-/// Whether the file is live under a deletion vector.
-fn vectors_of(snapshot: &Snapshot, key: &ObjectKey) -> bool {
-    let from = FileKey { at: key.clone(), dv_id: None };
-    snapshot.live.range(from..).take_while(|(found, _)| found.at == *key).any(|(found, _)| found.dv_id.is_some())
+/// The file without a deletion vector.
+fn live<'a>(files: &'a FileFacts, key: &ObjectKey) -> Option<&'a AddFile> {
+    files.live(key).into_iter().find(|(key, _)| key.dv_id.is_none()).map(|(_, add)| add)
 }

@@ -1,11 +1,12 @@
 //! A table as one run sees it: head, latest version of the log, cached state, commits that were read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::claim::Completed;
 use super::context::{Context, Transacted};
 use super::error::CommitError;
+use super::facts::FileFacts;
 use super::head::Head;
 use super::keys::{self, Generation, ProposalId};
 use super::lookup::Lookup;
@@ -18,7 +19,7 @@ use crate::delta::log::{LogListing, list_log};
 use crate::delta::snapshot::{self, LoggedCommit};
 use crate::delta::{Snapshot, SnapshotError, Version, features};
 use crate::location::Location;
-use crate::store::{Condition, Consistency, ETag, Key, Query, SortRange, Table, Write, get_every};
+use crate::store::{Condition, Consistency, ETag, Key, ObjectKey, Query, SortRange, Table, Write, get_every};
 
 /// Times a claim of somebody else is finished before we give up for now.
 const RECOVERIES_MAX: u32 = 8;
@@ -327,13 +328,23 @@ impl View {
         Ok(wanted.iter().filter_map(|version| self.commits.get(version).cloned()).collect())
     }
 
-    /// The live files at `latest`, if they were loaded.
-    pub fn snapshot(&self) -> Option<&Snapshot> {
-        self.snapshot.as_deref().filter(|snapshot| snapshot.version == self.latest)
+    /// Facts about files, at the latest version and at the one that was read.
+    pub async fn files(
+        &mut self,
+        ctx: Context<'_>,
+        wanted: &BTreeSet<ObjectKey>,
+        read_version: Version,
+    ) -> Result<FileFacts, ViewError> {
+        if self.snapshot.as_ref().is_none_or(|snapshot| snapshot.version != self.latest) {
+            self.load_snapshot(ctx).await?;
+        }
+        let Some(latest) = self.snapshot.clone() else { return Ok(FileFacts::default()) };
+        let at_read = (read_version == latest.version).then_some(&*latest);
+        Ok(FileFacts::of_snapshots(wanted.clone(), at_read, &latest))
     }
 
     /// Replays the log up to `latest`, and gives the state a new filter of paths.
-    pub async fn load_snapshot(&mut self, ctx: Context<'_>) -> Result<(), ViewError> {
+    async fn load_snapshot(&mut self, ctx: Context<'_>) -> Result<(), ViewError> {
         ctx.check_time("replaying the log", 0)?;
         let snapshot =
             snapshot::load(&*ctx.ports().objects, &self.root, Some(self.latest)).await.map_err(snapshot_error)?;
