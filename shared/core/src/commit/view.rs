@@ -226,10 +226,9 @@ pub fn snapshot_error(error: SnapshotError) -> ViewError {
 fn damaged(error: &SnapshotError) -> ViewError {
     let (exception, reason) = match error {
         SnapshotError::LogGap { .. } => (Exception::DamagedLogException, "LOG_GAP"),
-        SnapshotError::UnsupportedCheckpoint { .. } => (Exception::UnsupportedTableException, "UNSUPPORTED_CHECKPOINT"),
         _ => (Exception::DamagedLogException, "UNREADABLE_LOG"),
     };
-    let advice = "the table's log must be complete, with classic single-file checkpoints";
+    let advice = "the table's log must be complete: every commit since a checkpoint, and all files of that checkpoint";
     ViewError::Refused(Refusal::new(exception, reason, error.to_string(), advice))
 }
 

@@ -10,9 +10,13 @@ pub mod footer;
 pub mod json;
 pub mod log;
 pub mod path;
+mod plan;
+mod replay;
 pub mod schema;
 mod shape;
 pub mod snapshot;
+#[cfg(test)]
+mod snapshot_forms_tests;
 #[cfg(test)]
 pub(crate) mod testkit;
 
@@ -22,4 +26,4 @@ pub use actions::{
 };
 pub use log::Version;
 pub use path::PathError;
-pub use snapshot::{FileKey, Snapshot, SnapshotError};
+pub use snapshot::{Covers, FileKey, Snapshot, SnapshotError, Wanted};
