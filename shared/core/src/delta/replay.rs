@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::actions::{Actions, AddFile, DomainMetadata, Metadata, Protocol, RemoveFile};
-use super::checkpoint::{Action, CheckpointError, Target};
+use super::checkpoint::{Action, CheckpointError, Interest, Target};
 use super::log::Version;
 use super::path::{PathError, Reach, resolve};
 use super::snapshot::{Covers, FileKey, Snapshot, SnapshotError, Wanted, key_of_add, key_of_remove};
@@ -124,8 +124,12 @@ fn damaged(error: &PathError) -> CheckpointError {
 }
 
 impl Target for Replay<'_, '_> {
-    fn wants_only_some_files(&self) -> bool {
-        matches!(self.covers, Covers::Only(_))
+    fn interest(&self) -> Interest {
+        match &self.covers {
+            Covers::All => Interest::All,
+            Covers::Only(files) if files.is_empty() && self.observer.is_none() => Interest::None,
+            Covers::Only(_) => Interest::Some,
+        }
     }
 
     fn live_path(&mut self, path: &str) -> Result<bool, CheckpointError> {

@@ -161,6 +161,8 @@ async fn check_forms(commits: Vec<Vec<Op>>, checkpoint: usize, form: Form, compa
     let found = load_listed_wanted(objects, &kit.root, &listing, None, &wanted, Some(&mut observer)).await.unwrap();
     assert!(found == restricted(&plain, &some), "{form:?}");
     assert!(plain.live.keys().all(|key| seen.contains(&key.at)), "every live file is told");
+    let table = load_wanted(objects, &kit.root, None, &Wanted::Only(Default::default())).await.unwrap();
+    assert!(table == restricted(&plain, &[]), "{form:?}");
     let none = load_wanted(objects, &kit.root, None, &Wanted::AtMost(0)).await.unwrap();
     let has_files = !plain.live.is_empty() || !plain.tombstones.is_empty();
     assert!(none.live.is_empty() && none.tombstones.is_empty());

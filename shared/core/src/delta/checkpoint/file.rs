@@ -9,7 +9,7 @@ use parquet::schema::types::Type;
 use super::columns::Column;
 use super::pages::{ColumnPages, Portions, Source, Window, span};
 use super::rows::{FIELDS, Pass, Row};
-use super::{CheckpointError, Sink};
+use super::{CheckpointError, Interest, Sink};
 use crate::delta::footer::{FooterError, read_footer_and_tail};
 use crate::store::{ObjectKey, ReadObjects};
 
@@ -27,10 +27,18 @@ pub(super) async fn read(
     let tail = Window { start: size_bytes.saturating_sub(u64::try_from(tail.len()).unwrap_or(0)), bytes: tail };
     let schema = footer.metadata.file_metadata().schema_descr().root_schema_ptr();
     for group in footer.metadata.row_groups() {
-        if !sink.wants_only_some_files() {
-            read_group(source, group, &schema, (Pass::Whole, &tail), sink).await?;
-        } else if read_group(source, group, &schema, (Pass::Paths, &tail), sink).await? {
-            read_group(source, group, &schema, (Pass::Files, &tail), sink).await?;
+        match sink.interest() {
+            Interest::All => {
+                read_group(source, group, &schema, (Pass::Whole, &tail), sink).await?;
+            }
+            Interest::Some => {
+                if read_group(source, group, &schema, (Pass::Paths, &tail), sink).await? {
+                    read_group(source, group, &schema, (Pass::Files, &tail), sink).await?;
+                }
+            }
+            Interest::None => {
+                read_group(source, group, &schema, (Pass::Others, &tail), sink).await?;
+            }
         }
     }
     Ok(())

@@ -75,10 +75,19 @@ pub(super) enum Action {
     Remove(RemoveFile),
 }
 
+/// Which files of a checkpoint matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interest {
+    All,
+    /// Only some are kept, so that it pays to look at paths first.
+    Some,
+    /// Not even their paths.
+    None,
+}
+
 /// Who takes the actions of a checkpoint.
 pub(super) trait Target: Send {
-    /// Whether only some files are kept, so that it pays to look at paths first.
-    fn wants_only_some_files(&self) -> bool;
+    fn interest(&self) -> Interest;
 
     /// Is told the path of every file that is live in the checkpoint. True if the file is to be kept.
     fn live_path(&mut self, path: &str) -> Result<bool, CheckpointError>;
@@ -91,7 +100,7 @@ pub(super) trait Target: Send {
 
 /// A row goes to the target in the way of its pass.
 trait Sink: Send {
-    fn wants_only_some_files(&self) -> bool;
+    fn interest(&self) -> Interest;
 
     /// True if the row has a file that is kept.
     fn row(&mut self, row: &Row, pass: Pass) -> Result<bool, CheckpointError>;
@@ -146,8 +155,8 @@ impl Sorter<'_> {
 }
 
 impl Sink for Sorter<'_> {
-    fn wants_only_some_files(&self) -> bool {
-        self.target.wants_only_some_files()
+    fn interest(&self) -> Interest {
+        self.target.interest()
     }
 
     fn row(&mut self, row: &Row, pass: Pass) -> Result<bool, CheckpointError> {
@@ -156,7 +165,7 @@ impl Sink for Sorter<'_> {
             // The first pass has told the target of it.
             let is_wanted = match pass {
                 Pass::Files => self.target.removed_path(path)?,
-                Pass::Whole | Pass::Paths => self.target.live_path(path)?,
+                Pass::Whole | Pass::Paths | Pass::Others => self.target.live_path(path)?,
             };
             has_wanted |= is_wanted;
             if is_wanted && pass != Pass::Paths {
@@ -209,6 +218,9 @@ async fn read_in_portions(
         read_lines(objects, file, portions, &mut sorter).await?;
     } else {
         file::read(objects, &file.at, file.size_bytes, portions, &mut sorter).await?;
+    }
+    if sorter.interest() == Interest::None {
+        return Ok(());
     }
     for sidecar in std::mem::take(&mut sorter.sidecars) {
         let at = sidecar_key(root, &sidecar)?;

@@ -77,6 +77,8 @@ pub(super) enum Pass {
     Paths,
     /// Files only.
     Files,
+    /// Everything but files.
+    Others,
 }
 
 impl Field {
@@ -87,6 +89,7 @@ impl Field {
             Pass::Whole => true,
             Pass::Paths => !is_file || matches!(self, Field::AddPath | Field::RemovePath),
             Pass::Files => is_file,
+            Pass::Others => !is_file,
         }
     }
 }

@@ -15,8 +15,8 @@ use crate::store::{Objects, PutOptions};
 struct Everything(Vec<Action>);
 
 impl Target for Everything {
-    fn wants_only_some_files(&self) -> bool {
-        false
+    fn interest(&self) -> Interest {
+        Interest::All
     }
 
     fn live_path(&mut self, _: &str) -> Result<bool, CheckpointError> {
