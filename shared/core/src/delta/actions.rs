@@ -63,13 +63,13 @@ pub struct Metadata {
     pub description: Option<String>,
     #[serde(default)]
     pub format: Option<Value>,
-    #[serde(default)]
-    pub created_time: Option<i64>,
     pub schema_string: String,
     #[serde(default, deserialize_with = "null_is_default")]
     pub partition_columns: Vec<String>,
     #[serde(default, deserialize_with = "null_is_default")]
     pub configuration: BTreeMap<String, Option<String>>,
+    #[serde(default)]
+    pub created_time: Option<i64>,
 }
 
 impl Metadata {
@@ -84,12 +84,12 @@ impl Metadata {
 }
 
 /// Where a file's deletion vector is; what identifies a logical file beside its path.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeletionVector {
     pub storage_type: String,
     pub path_or_inline_dv: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<i64>,
     pub size_in_bytes: i64,
     pub cardinality: i64,
