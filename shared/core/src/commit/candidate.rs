@@ -52,7 +52,7 @@ impl Candidate {
         let reads = read_set::reads_of(&actions, declared.as_ref());
         let mut read_files: BTreeSet<ObjectKey> = remove_keys.iter().cloned().collect();
         if let Reads::Some { files, .. } = &reads {
-            read_files.extend(keys_of(root, files.iter().map(String::as_str))?);
+            read_files.extend(keys_of(root, files.iter().map(|file| file.path.as_str()))?);
         }
         let mut app_ids: BTreeSet<String> = actions.txns.iter().map(|txn| txn.app_id.clone()).collect();
         app_ids.extend(declared.into_iter().flat_map(|set| set.app_ids));
