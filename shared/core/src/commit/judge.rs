@@ -127,6 +127,8 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
     let (metadata, schema) = effective_table(inputs)?;
     sanity::check_append_only(candidate, &metadata)?;
     sanity::check_added_files(candidate, &metadata, &schema)?;
+    let protocol = candidate.actions.protocol.as_ref().or(inputs.state.map(|state| &state.protocol));
+    let vectors_on = protocol.is_some_and(|protocol| features::has_deletion_vectors_on(protocol, &metadata));
     if let Some(state) = inputs.state {
         let wanted = sanity::needed_files(candidate, state.paths.as_ref());
         if !wanted.is_empty() {
@@ -138,6 +140,7 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
     } else if !candidate.remove_keys.is_empty() {
         return Err(Refusal::invalid("REMOVE_OF_UNKNOWN_FILE", "the commit creates a table and removes files from it"));
     }
+    sanity::check_deletion_vectors(candidate, vectors_on, inputs.files)?;
     Ok(Judgement::Admit(Box::new(Admission {
         version: inputs.latest.next(),
         timestamp_after_ms: timestamp_after(inputs, &metadata)?,
