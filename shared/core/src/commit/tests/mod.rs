@@ -4,3 +4,4 @@ mod conflicts;
 mod crashes;
 mod flow;
 mod hostile;
+mod mutated;
