@@ -141,6 +141,7 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
         return Err(Refusal::invalid("REMOVE_OF_UNKNOWN_FILE", "the commit creates a table and removes files from it"));
     }
     sanity::check_deletion_vectors(candidate, vectors_on, inputs.files)?;
+    protocol.map_or(Ok(()), |protocol| sanity::check_features(candidate, protocol))?;
     Ok(Judgement::Admit(Box::new(Admission {
         version: inputs.latest.next(),
         timestamp_after_ms: timestamp_after(inputs, &metadata)?,

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::domain::{Domain, Stats, decimal_bound};
+use super::domain::{Domain, FLOAT_DIGITS, Stats, decimal_bound};
 use super::predicate::{Column, Comparison, Literal, Origin, Predicate, ReadPredicate, Zone};
 use super::value::{self, Instant, Span, Value};
 use crate::commit::table_facts::{FileValues, TableFacts};
@@ -95,7 +95,8 @@ enum Source {
 /// Finds the columns of `predicate`; what cannot be found or compared is unknown.
 pub fn bind(predicate: &ReadPredicate, table: TableFacts<'_>) -> Bound {
     let mut binder = Binder { table, has_partition_column: false, has_column: false };
-    let is_readable = predicate.origin != Origin::UnquotedSql || table.schema.fields.iter().all(has_plain_name);
+    let names_are_plain = || table.schema.walk().into_iter().all(|(_, field)| has_plain_name(field));
+    let is_readable = predicate.origin != Origin::UnquotedSql || names_are_plain();
     let root = if is_readable { binder.node(&predicate.predicate) } else { Node::Unknown };
     Bound {
         root,
@@ -295,15 +296,18 @@ fn instant(text: &str, zone: Zone, kind: &Primitive) -> Option<Span> {
 
 fn number(text: &str, kind: &Primitive) -> Option<Span> {
     let is_integer = Number::parse_integer(text).is_some();
+    let digits = text.bytes().filter(u8::is_ascii_digit).count();
+    let digits = u8::try_from(digits).unwrap_or(u8::MAX);
     match kind {
         Primitive::Byte | Primitive::Short | Primitive::Integer | Primitive::Long => {
-            // Beyond, engines that compare as floats take neighbours for equal.
-            if !is_integer && text.parse::<f64>().ok()?.abs() >= FLOAT_INTEGER_MAX {
+            // Engines that compare as floats take neighbours for equal.
+            let is_coarse = digits > FLOAT_DIGITS || text.parse::<f64>().ok()?.abs() >= FLOAT_INTEGER_MAX;
+            if !is_integer && is_coarse {
                 return None;
             }
             Number::parse_decimal(text).map(|number| Span::at(Value::Exact(number)))
         }
-        Primitive::Decimal { precision, .. } => decimal_bound(text, *precision),
+        Primitive::Decimal { precision, .. } => decimal_bound(text, digits.max(*precision)),
         Primitive::Double => finite(text).map(|value| Span::at(Value::Float(value))),
         Primitive::Float => {
             let wide = finite(text)?;

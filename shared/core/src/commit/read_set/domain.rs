@@ -8,6 +8,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::value::{self, Instant, Reading, Span, Value};
+use crate::commit::partition_values::HIVE_DEFAULT_PARTITION;
 use crate::delta::PartitionValues;
 use crate::delta::json::parse_strict;
 use crate::delta::schema::Primitive;
@@ -17,7 +18,7 @@ use crate::partition::Number;
 const CUT_TEXT_MIN_CHARS: usize = 16;
 const NANOS_PER_MILLI: i128 = 1_000_000;
 /// Decimals of so many digits survive a float.
-const FLOAT_DIGITS: u8 = 15;
+pub const FLOAT_DIGITS: u8 = 15;
 
 /// The values that a column may have in the rows of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +46,8 @@ impl Domain {
         let known = Domain { may_be_null: false, ..Domain::any(kind) };
         match value::read(text, kind) {
             _ if *kind == Primitive::Binary => known,
+            // Some writers meant null.
+            _ if text == HIVE_DEFAULT_PARTITION => Domain::any(kind),
             Some(Reading::Value(value)) => {
                 let span = Span::at(value);
                 Domain { low: Some(span.low), high: Some(span.high), may_be_nan: false, ..known }

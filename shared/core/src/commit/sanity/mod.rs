@@ -13,6 +13,7 @@
 //! | PARTITION_VALUES, PARTITION_VALUE_TYPE, PARTITION_NULL | exactly the partition columns, readable, null only where allowed |
 //! | STATS, STATS_COLUMN, STATS_BOUNDS, STATS_NULL_COUNT | statistics are what they should be, of columns that exist |
 //! | APPEND_ONLY | append-only tables lose no rows |
+//! | FEATURE_MISSING | actions and members of a table feature only where the protocol has it |
 //! | DELETION_VECTORS_DISALLOWED | new deletion vectors only where they are supported and switched on |
 //! | DELETION_VECTOR_DESCRIPTOR, _NUM_RECORDS, _CARDINALITY, _TIGHT_BOUNDS | what can be told of a vector without reading it |
 //! | REMOVE_OF_UNKNOWN_FILE, REMOVE_OF_OTHER_VECTOR, REMOVE_SPELLING, REMOVE_PARTITION | removes name logical files that were live when the table was read |
@@ -39,9 +40,9 @@ pub use vectors::check_deletion_vectors;
 use super::candidate::Candidate;
 use super::partition_values::check_values;
 use super::verdict::{Exception, Refusal};
-use crate::delta::Metadata;
 use crate::delta::features;
 use crate::delta::schema::Schema;
+use crate::delta::{Metadata, Protocol};
 
 /// Append-only tables lose no rows.
 pub fn check_append_only(candidate: &Candidate, metadata: &Metadata) -> Result<(), Refusal> {
@@ -57,6 +58,29 @@ pub fn check_append_only(candidate: &Candidate, metadata: &Metadata) -> Result<(
         .class("DELTA_CANNOT_MODIFY_APPEND_ONLY")
         .file(&remove.path)),
     }
+}
+
+/// What belongs to a table feature needs the feature: writers without it would not keep it up.
+pub fn check_features(candidate: &Candidate, protocol: &Protocol) -> Result<(), Refusal> {
+    let actions = &candidate.actions;
+    let domain = actions.domains.first().map(|domain| format!("the metadata domain `{}`", domain.domain));
+    let row_id =
+        actions.adds.iter().find(|add| add.base_row_id.is_some()).map(|add| format!("baseRowId of {}", add.path));
+    for (feature, found, class) in [
+        ("domainMetadata", domain, "DELTA_DOMAIN_METADATA_NOT_SUPPORTED"),
+        ("rowTracking", row_id, "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"),
+    ] {
+        if let Some(found) = found.filter(|_| !features::lists(protocol, feature)) {
+            return Err(Refusal::new(
+                Exception::InvalidCommitException,
+                "FEATURE_MISSING",
+                format!("{found} needs the table feature `{feature}`, which the protocol does not have"),
+                "bring a protocol action that has the feature first, or leave it out",
+            )
+            .class(class));
+        }
+    }
+    Ok(())
 }
 
 /// Declared partitioning, partition values and statistics of every added file.

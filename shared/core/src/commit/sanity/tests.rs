@@ -4,14 +4,16 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{check_added_files, check_append_only, check_deletion_vectors, check_live_files, needed_files};
+use super::{
+    check_added_files, check_append_only, check_deletion_vectors, check_features, check_live_files, needed_files,
+};
 use crate::commit::candidate::Candidate;
 use crate::commit::facts::FileFacts;
 use crate::commit::verdict::Refusal;
 use crate::delta::schema::Schema;
 use crate::delta::snapshot::{FileKey, Snapshot};
 use crate::delta::testkit::text;
-use crate::delta::{Metadata, Version, parse_commit};
+use crate::delta::{Metadata, Protocol, Version, parse_commit};
 use crate::location::Location;
 use crate::store::ObjectKey;
 
@@ -89,7 +91,7 @@ fn snapshot(lines: &[Value]) -> Snapshot {
         .collect();
     Snapshot {
         version: Version(4),
-        protocol: crate::delta::Protocol::default(),
+        protocol: Protocol::default(),
         metadata: metadata(),
         app_ids: Default::default(),
         domains: Default::default(),
@@ -264,6 +266,29 @@ fn append_only_tables_lose_no_rows() {
     assert_eq!(judge(&[remove("old")]).as_deref(), Some("APPEND_ONLY"));
     assert_eq!(judge(&[moved(remove("old")), moved(add("new"))]), None);
     assert_eq!(judge(&[remove("old"), under(add("old"), "v", 1)]).as_deref(), Some("APPEND_ONLY"));
+}
+
+#[test]
+fn features_are_there_for_what_needs_them() {
+    let domain = json!({"domainMetadata": {"domain": "d", "configuration": "", "removed": false}});
+    let numbered = with(add("a"), "baseRowId", json!(0));
+    let protocol = |features: &[&str]| Protocol {
+        min_reader_version: 1,
+        min_writer_version: 7,
+        reader_features: None,
+        writer_features: Some(features.iter().map(|name| (*name).to_owned()).collect()),
+    };
+    for (line, features, expected) in [
+        (add("a"), &[][..], None),
+        (domain.clone(), &[][..], Some("FEATURE_MISSING")),
+        (domain, &["domainMetadata"][..], None),
+        (numbered.clone(), &["domainMetadata"][..], Some("FEATURE_MISSING")),
+        (numbered, &["rowTracking"][..], None),
+    ] {
+        let candidate = Candidate::parse(&root(), Version(5), text(&[line]).into()).unwrap();
+        let found = check_features(&candidate, &protocol(features)).err().map(|refusal| refusal.reason.clone());
+        assert_eq!(found.as_deref(), expected, "{features:?}");
+    }
 }
 
 #[test]

@@ -160,6 +160,24 @@ fn partition_values_exclude_files() {
 }
 
 #[test]
+fn partition_values_are_taken_as_they_stand() {
+    let table = table();
+    for (value, text, found) in [
+        ("a b", "p = 'a b'", HINT),
+        ("a b", "p = 'a%20b'", None),
+        ("a%20b", "p = 'a%20b'", HINT),
+        ("b's \"x\"", "p = 'b''s \"x\"'", HINT),
+        ("x\\y", "p = 'x\\y'", HINT),
+        ("ü", "p = 'u'", None),
+        (" ", "p IS NULL", None),
+        ("__HIVE_DEFAULT_PARTITION__", "p IS NULL", HINT),
+        ("__HIVE_DEFAULT_PARTITION__", "p = 'x'", HINT),
+    ] {
+        assert_eq!(table.touches(&deleting(text), &json!({"p": value}), &json!(null)), found, "{value}: {text}");
+    }
+}
+
+#[test]
 fn statistics_exclude_files() {
     let table = table();
     let stats = json!({"numRecords": 3,
@@ -207,6 +225,10 @@ fn statistics_exclude_files() {
         ("dec < '800'::decimal(12, 2)", WIDE),
         ("dec = 2.21", WIDE),
         ("dec = 2.19", None),
+        ("dec = 6.6000000000000000000001", WIDE),
+        ("dec = 6.7000000000000000000001", None),
+        ("id = 9.0000000000000000000001", WIDE),
+        ("id = 9.5", None),
         ("b", WIDE),
         ("NOT b", None),
         ("b IS NOT TRUE", None),
