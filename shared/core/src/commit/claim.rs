@@ -274,6 +274,7 @@ fn first_state(commit: &LoggedCommit) -> Option<TableState> {
     Some(TableState {
         protocol: commit.actions.protocol.clone()?,
         metadata: commit.actions.metadata.clone()?,
+        domains: BTreeMap::new(),
         paths: super::path_filter::PathFilter::build(std::iter::empty::<&str>()),
         in_commit_timestamp_ms: None,
     })

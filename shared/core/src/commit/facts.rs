@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::delta::snapshot::FileKey;
-use crate::delta::{AddFile, Snapshot};
+use crate::delta::{AddFile, DomainMetadata, Metadata, Protocol, Snapshot};
 use crate::store::ObjectKey;
 
 /// A file at the version that a candidate read.
@@ -16,6 +16,14 @@ pub enum AtRead<'a> {
     Unknown,
 }
 
+/// The table at the version that a candidate read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableAtRead {
+    pub protocol: Protocol,
+    pub metadata: Metadata,
+    pub domains: BTreeMap<String, DomainMetadata>,
+}
+
 /// Whether and how the files that were asked about are live, at the version that was read and at the latest.
 #[derive(Clone, Debug, Default)]
 pub struct FileFacts {
@@ -23,6 +31,7 @@ pub struct FileFacts {
     /// None: the log no longer tells.
     at_read: Option<BTreeMap<FileKey, AddFile>>,
     at_latest: BTreeMap<FileKey, AddFile>,
+    table_at_read: Option<TableAtRead>,
 }
 
 impl FileFacts {
@@ -35,8 +44,13 @@ impl FileFacts {
                 .map(|(key, add)| (key.clone(), add.clone()))
                 .collect()
         };
+        let table_at_read = at_read.map(|snapshot| TableAtRead {
+            protocol: snapshot.protocol.clone(),
+            metadata: snapshot.metadata.clone(),
+            domains: snapshot.domains.clone(),
+        });
         let (at_read, at_latest) = (at_read.map(pick), pick(at_latest));
-        FileFacts { wanted, at_read, at_latest }
+        FileFacts { wanted, at_read, at_latest, table_at_read }
     }
 
     /// Whether the file was asked about.
@@ -48,6 +62,11 @@ impl FileFacts {
         let Some(files) = self.at_read.as_ref().filter(|_| self.knows(key)) else { return AtRead::Unknown };
         let live: Vec<_> = range_of(files, key).map(|(_, add)| add).collect();
         if live.is_empty() { AtRead::Absent } else { AtRead::Live(live) }
+    }
+
+    /// None: the log no longer tells.
+    pub fn table_at_read(&self) -> Option<&TableAtRead> {
+        self.table_at_read.as_ref()
     }
 
     /// At the latest version.

@@ -22,6 +22,7 @@ pub mod facts;
 pub mod files;
 pub mod head;
 pub mod inline;
+pub mod isolation;
 pub mod judge;
 pub mod keys;
 pub mod lookup;

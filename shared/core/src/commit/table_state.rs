@@ -1,10 +1,12 @@
 //! What the head remembers of its table, so that an ordinary append need not replay the log.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::path_filter::PathFilter;
 use crate::delta::snapshot::LoggedCommit;
-use crate::delta::{Metadata, PathError, Protocol, Snapshot, snapshot::key_of_add};
+use crate::delta::{DomainMetadata, Metadata, PathError, Protocol, Snapshot, snapshot::key_of_add};
 use crate::location::Location;
 use crate::store::{DecodeError, Fields, Item, Value};
 
@@ -18,6 +20,7 @@ const UNPACKED_MAX_BYTES: usize = 16 * 1024 * 1024;
 pub struct TableState {
     pub protocol: Protocol,
     pub metadata: Metadata,
+    pub domains: BTreeMap<String, DomainMetadata>,
     /// Absent: liveness of paths needs a replay.
     pub paths: Option<PathFilter>,
     pub in_commit_timestamp_ms: Option<i64>,
@@ -27,6 +30,8 @@ pub struct TableState {
 struct Packed {
     protocol: Protocol,
     metadata: Metadata,
+    #[serde(default)]
+    domains: BTreeMap<String, DomainMetadata>,
     in_commit_timestamp_ms: Option<i64>,
 }
 
@@ -35,6 +40,7 @@ impl TableState {
         TableState {
             protocol: snapshot.protocol.clone(),
             metadata: snapshot.metadata.clone(),
+            domains: snapshot.domains.clone(),
             paths: build_filter(snapshot),
             in_commit_timestamp_ms,
         }
@@ -47,6 +53,13 @@ impl TableState {
         }
         if let Some(metadata) = &commit.actions.metadata {
             self.metadata = metadata.clone();
+        }
+        for domain in &commit.actions.domains {
+            if domain.removed {
+                self.domains.remove(&domain.domain);
+            } else {
+                self.domains.insert(domain.domain.clone(), domain.clone());
+            }
         }
         self.in_commit_timestamp_ms =
             commit.actions.commit_info.as_ref().and_then(|info| info.number("inCommitTimestamp"));
@@ -67,6 +80,7 @@ impl TableState {
         let packed = Packed {
             protocol: self.protocol.clone(),
             metadata: self.metadata.clone(),
+            domains: self.domains.clone(),
             in_commit_timestamp_ms: self.in_commit_timestamp_ms,
         };
         let text = serde_json::to_vec(&packed).map_err(|error| invalid(&error))?;
@@ -98,6 +112,7 @@ impl TableState {
         Ok(Some(TableState {
             protocol: packed.protocol,
             metadata: packed.metadata,
+            domains: packed.domains,
             paths,
             in_commit_timestamp_ms: packed.in_commit_timestamp_ms,
         }))
@@ -124,6 +139,7 @@ mod tests {
         let state = TableState {
             protocol: Protocol { min_reader_version: 1, min_writer_version: 2, ..Protocol::default() },
             metadata,
+            domains: BTreeMap::new(),
             paths: PathFilter::build(["a"].into_iter()),
             in_commit_timestamp_ms: Some(7),
         };

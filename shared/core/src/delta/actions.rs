@@ -59,6 +59,12 @@ pub struct Metadata {
     pub id: String,
     #[serde(default)]
     pub name: Option<String>,
+    #[serde(default)]
+    pub description: Option<String>,
+    #[serde(default)]
+    pub format: Option<Value>,
+    #[serde(default)]
+    pub created_time: Option<i64>,
     pub schema_string: String,
     #[serde(default, deserialize_with = "null_is_default")]
     pub partition_columns: Vec<String>,
@@ -138,7 +144,13 @@ pub struct RemoveFile {
     #[serde(default)]
     pub size: Option<i64>,
     #[serde(default)]
+    pub stats: Option<String>,
+    #[serde(default)]
     pub deletion_vector: Option<DeletionVector>,
+    #[serde(default)]
+    pub base_row_id: Option<i64>,
+    #[serde(default)]
+    pub default_row_commit_version: Option<i64>,
 }
 
 /// A file of the change feed.
@@ -158,7 +170,7 @@ pub struct Txn {
     pub version: i64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainMetadata {
     pub domain: String,

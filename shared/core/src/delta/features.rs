@@ -7,7 +7,7 @@ use super::schema::{Primitive, Schema};
 
 /// Features that need nothing of a judge at file level, or whose use shows elsewhere (in properties, fields, actions)
 /// and is refused there.
-const KNOWN_FEATURES: [&str; 18] = [
+const KNOWN_FEATURES: [&str; 19] = [
     "allowColumnDefaults",
     "appendOnly",
     "catalogManaged",
@@ -21,6 +21,7 @@ const KNOWN_FEATURES: [&str; 18] = [
     "identityColumns",
     "inCommitTimestamp",
     "invariants",
+    "rowTracking",
     "timestampNtz",
     "v2Checkpoint",
     "vacuumProtocolCheck",
@@ -125,9 +126,6 @@ pub fn check_in_use(metadata: &Metadata, schema: &Schema) -> Result<(), Unsuppor
     if let Some(mode) = metadata.property("delta.columnMapping.mode").filter(|mode| *mode != "none") {
         return in_use("columnMapping", format!("delta.columnMapping.mode = {mode}"));
     }
-    if metadata.is_on("delta.enableRowTracking") {
-        return in_use("rowTracking", "delta.enableRowTracking = true".to_owned());
-    }
     if let Some(name) = metadata.configuration.keys().find(|name| name.starts_with("delta.constraints.")) {
         return in_use("checkConstraints", name.clone());
     }
@@ -168,7 +166,6 @@ mod tests {
             (protocol(4, 7, &[]), "Versions"),
             (protocol(1, 8, &[]), "Versions"),
             (protocol(0, 2, &[]), "Versions"),
-            (protocol(3, 7, &["rowTracking"]), "Feature"),
             (protocol(3, 7, &["somethingNew"]), "Feature"),
         ] {
             assert!(format!("{:?}", check_protocol(&candidate).unwrap_err()).starts_with(expected));
@@ -191,7 +188,6 @@ mod tests {
         assert_eq!(check_in_use(&with("delta.columnMapping.mode", "none"), &plain), Ok(()));
         for (metadata, schema, feature) in [
             (with("delta.columnMapping.mode", "name"), plain.clone(), "columnMapping"),
-            (with("delta.enableRowTracking", "true"), plain.clone(), "rowTracking"),
             (with("delta.constraints.c", "a > 0"), plain, "checkConstraints"),
             (Metadata::default(), schema(r#"{"delta.invariants":"x"}"#), "invariants"),
             (Metadata::default(), schema(r#"{"delta.generationExpression":"x"}"#), "generatedColumns"),

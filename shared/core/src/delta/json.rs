@@ -164,13 +164,28 @@ pub fn compact(text: &str) -> String {
 /// Sets one member of the object at `outer` in a one-member line such as `{"commitInfo":{…}}`; all other members keep
 /// their spelling (also numbers that do not fit into 64 bits).
 pub fn set_member(line: &str, outer: &str, name: &str, value: &Value) -> Result<String, JsonError> {
+    set_path(line, &[outer, name], value)
+}
+
+/// Sets the member at the end of `path`; objects on the way that are absent or null are made. All other members keep
+/// their spelling.
+pub fn set_path(text: &str, path: &[&str], value: &Value) -> Result<String, JsonError> {
     let syntax = |error: serde_json::Error| JsonError::Syntax(error.to_string());
-    let mut action: Members = serde_json::from_str(line).map_err(syntax)?;
-    let inner = action.get(outer).map_or("{}", RawValue::get);
-    let mut members: Members = serde_json::from_str(inner).map_err(syntax)?;
-    members.set(name, value.to_string()).map_err(syntax)?;
-    action.set(outer, members.to_text()).map_err(syntax)?;
-    Ok(action.to_text())
+    let Some((name, rest)) = path.split_first() else { return Ok(value.to_string()) };
+    let mut members: Members = serde_json::from_str(text).map_err(syntax)?;
+    let inner = members.get(name).map(RawValue::get).filter(|inner| *inner != "null").unwrap_or("{}");
+    let inner = set_path(inner, rest, value)?;
+    members.set(name, inner).map_err(syntax)?;
+    Ok(members.to_text())
+}
+
+/// The name of the only member of an object; `None` for anything else.
+pub fn only_member(text: &str) -> Option<String> {
+    let members: Members = serde_json::from_str(text).ok()?;
+    match members.0.as_slice() {
+        [(name, _)] => Some(name.clone()),
+        _ => None,
+    }
 }
 
 /// The members of an object, in their order, each with its own text.
@@ -243,6 +258,17 @@ mod tests {
         let line = r#"{"commitInfo":{"z":1.50,"big":123456789012345678901234567890,"t":"a \"b\" { }"}}"#;
         let edited = set_member(line, "commitInfo", "inCommitTimestamp", &Value::from(7)).unwrap();
         assert_eq!(edited, line.replace("}\"}}", "}\",\"inCommitTimestamp\":7}}"));
+        let deep = set_path(line, &["commitInfo", "tags", "a.b"], &Value::from("x")).unwrap();
+        assert_eq!(deep, line.replace("}\"}}", "}\",\"tags\":{\"a.b\":\"x\"}}}"));
+        assert_eq!(
+            set_path(r#"{"a":{"b":null}}"#, &["a", "b", "c"], &Value::Null).unwrap(),
+            r#"{"a":{"b":{"c":null}}}"#
+        );
+        assert!(set_path(r#"{"a":1}"#, &["a", "b"], &Value::Null).is_err());
+        assert_eq!(
+            (only_member(line).as_deref(), only_member("{}"), only_member("1")),
+            (Some("commitInfo"), None, None)
+        );
         let pretty = "{\n  \"add\" : { \"path\": \"a b\\\" \\\\\", \"size\":\t1 }\r\n}";
         assert_eq!(compact(pretty), r#"{"add":{"path":"a b\" \\","size":1}}"#);
     }

@@ -231,7 +231,6 @@ async fn unsupported_tables_are_refused_by_name() {
     for (configuration, reason) in [
         (json!({"delta.columnMapping.mode": "name"}), "UNSUPPORTED_FEATURE"),
         (json!({"delta.constraints.c": "id > 0"}), "UNSUPPORTED_FEATURE"),
-        (json!({"delta.enableRowTracking": "true"}), "UNSUPPORTED_FEATURE"),
     ] {
         let kit = Kit::unpartitioned(configuration).await;
         let verdict = kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;

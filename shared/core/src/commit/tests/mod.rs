@@ -1,3 +1,4 @@
+pub(in crate::commit) mod judging;
 mod kit;
 
 mod conflicts;
