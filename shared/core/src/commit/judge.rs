@@ -281,9 +281,13 @@ fn check_sanity(
 ) -> Result<(), Refusal> {
     let rebased = if rebase.is_empty() { None } else { Some(rebased(inputs, rebase)?) };
     let candidate = rebased.as_ref().unwrap_or(inputs.candidate);
+    let protocol = candidate.actions.protocol.as_ref().or(inputs.state.map(|state| &state.protocol));
+    let vectors_on = protocol.is_some_and(|protocol| features::has_deletion_vectors_on(protocol, metadata));
+    protocol.map_or(Ok(()), |protocol| sanity::check_features(candidate, protocol))?;
     sanity::check_append_only(candidate, metadata)?;
     sanity::check_added_files(candidate, metadata, schema)?;
     if inputs.state.is_none() {
+        sanity::check_deletion_vectors(candidate, vectors_on, None)?;
         return if candidate.remove_keys.is_empty() { Ok(()) } else { Err(removes_of_nothing()) };
     }
     let wanted = sanity_files(inputs, candidate);
@@ -291,7 +295,10 @@ fn check_sanity(
         return Ok(());
     }
     match inputs.files.filter(|files| wanted.iter().all(|key| files.knows(key))) {
-        Some(files) => sanity::check_live_files(candidate, files),
+        Some(files) => {
+            sanity::check_live_files(candidate, files)?;
+            sanity::check_deletion_vectors(candidate, vectors_on, Some(files))
+        }
         None => {
             needed.files.extend(wanted);
             Ok(())

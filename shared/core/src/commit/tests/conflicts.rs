@@ -103,6 +103,10 @@ async fn outcome(a: Does, b: Does, isolation: &str, vectors: bool) -> String {
     let kit = Kit::empty().await;
     let mut creation = kit.table.creation();
     creation[1]["metaData"]["configuration"]["delta.isolationLevel"] = json!(isolation);
+    if matches!(a, Does::Domain(_)) {
+        creation[0] =
+            json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["domainMetadata"]}});
+    }
     if vectors {
         creation[0] = json!({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7,
             "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}});
