@@ -1,15 +1,15 @@
 //! Judging a candidate against what won since it was read: part by part, so that neither memory nor time has to hold
 //! all winners at once (C8). What was found to be no conflict is not looked at again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::candidate::Candidate;
+use super::conflict;
 use super::context::{CLAIM_MS, Context};
 use super::error::CommitError;
 use super::facts::FileFacts;
 use super::judge::{self, Inputs, Judgement};
-use super::rebase::Rebase;
 use super::verdict::{Exception, Refusal};
 use super::view::{View, ViewError, WINNERS_MAX};
 use crate::delta::Version;
@@ -43,21 +43,27 @@ pub(super) async fn fold(
     while to.0 - from.0 >= PART {
         ctx.check_time("judging what won since the commit was read", CLAIM_MS)?;
         let end = Version(from.0 + PART - 1);
-        match decide(ctx, view, candidate, from, end).await? {
-            Judgement::Admit(admission) if admission.rebase == Rebase::default() => {
+        let winners = winners(ctx, view, candidate, from, end).await?;
+        // What it takes over, the next winners are compared with: then all are judged together.
+        if winners.iter().any(|winner| conflict::carries_over(winner)) {
+            return decide(ctx, view, candidate, first, to).await;
+        }
+        match judge_part(ctx, view, candidate, &winners).await? {
+            Judgement::Admit(_) => {
                 *folded = Some(end);
                 from = end.next();
             }
-            // What has to be changed depends on all winners together.
-            Judgement::Admit(_) => return decide(ctx, view, candidate, first, to).await,
             other => return Ok(other),
         }
     }
-    let judgement = decide(ctx, view, candidate, from, to).await?;
-    match &judgement {
-        Judgement::Admit(admission) if admission.rebase == Rebase::default() => *folded = Some(to),
-        Judgement::Admit(_) if from > first => return decide(ctx, view, candidate, first, to).await,
-        _ => {}
+    let winners = winners(ctx, view, candidate, from, to).await?;
+    let carries_over = winners.iter().any(|winner| conflict::carries_over(winner));
+    if carries_over && from > first {
+        return decide(ctx, view, candidate, first, to).await;
+    }
+    let judgement = judge_part(ctx, view, candidate, &winners).await?;
+    if matches!(judgement, Judgement::Admit(_)) && !carries_over {
+        *folded = Some(to);
     }
     Ok(judgement)
 }
@@ -71,14 +77,23 @@ async fn decide(
     to: Version,
 ) -> Result<Judgement, ViewError> {
     let winners = winners(ctx, view, candidate, from, to).await?;
+    judge_part(ctx, view, candidate, &winners).await
+}
+
+async fn judge_part(
+    ctx: Context<'_>,
+    view: &mut View,
+    candidate: &Candidate,
+    winners: &[Arc<LoggedCommit>],
+) -> Result<Judgement, ViewError> {
     let mut wanted = BTreeSet::new();
-    let mut judgement = judge_once(ctx, view, candidate, &winners, None);
+    let mut judgement = judge_once(ctx, view, candidate, winners, None);
     // What is known of some files may show that others matter.
     for _ in 0..FACT_ROUNDS_MAX {
         let Judgement::NeedsFiles(more) = judgement else { break };
         wanted.extend(more);
         let files = view.files(ctx, &wanted, candidate.read_version).await?;
-        judgement = judge_once(ctx, view, candidate, &winners, Some(&files));
+        judgement = judge_once(ctx, view, candidate, winners, Some(&files));
     }
     Ok(judgement)
 }
@@ -118,6 +133,8 @@ fn judge_once(
         winners,
         files,
         default_isolation: ctx.app.settings.default_isolation,
+        // What a version record says is what its actions say.
+        blindness: &BTreeMap::new(),
     })
 }
 

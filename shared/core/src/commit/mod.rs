@@ -30,6 +30,7 @@ pub mod fold;
 pub mod head;
 pub mod housekeeping;
 pub mod inline;
+pub mod isolation;
 pub mod judge;
 pub mod keys;
 pub mod log_store;
@@ -44,14 +45,18 @@ pub mod rebase;
 pub mod recover;
 pub mod run;
 pub mod sanity;
+pub mod spill;
 pub mod sync;
 pub mod table_facts;
 pub mod table_list;
 pub mod table_state;
 pub mod time_list;
+pub mod vectors;
 pub mod verdict;
 pub mod version_record;
 pub mod view;
+mod view_files;
+pub mod warm;
 pub mod wiring;
 
 #[cfg(test)]

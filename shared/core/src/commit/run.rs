@@ -18,8 +18,9 @@ use super::log_store::{self, Inspection};
 use super::lookup::Lookup;
 use super::proposal::{Proposal, Status, SyncState};
 use super::publish::{self, Published};
-use super::rebase::{self, Rebase};
+use super::rebase;
 use super::sync;
+use super::vectors::check_vectors;
 use super::verdict::{Exception, Refusal, Verdict};
 use super::view::{self, View, ViewError};
 use crate::delta::log::StagedKey;
@@ -392,11 +393,13 @@ impl Run<'_> {
             {
                 if proof.head_revision != *revision {
                     files::check_existence(self.ctx, candidate).await?;
+                    check_vectors(self.ctx, &view.root, candidate).await?;
                     proof.head_revision.clone_from(revision);
                 }
             }
             _ => {
                 let warnings = files::check_files(self.ctx, candidate, admission).await?;
+                check_vectors(self.ctx, &view.root, candidate).await?;
                 let head_revision = revision.clone();
                 self.proved = Some(Proof { head_revision, admission: admission.clone(), warnings });
             }
@@ -414,7 +417,7 @@ impl Run<'_> {
         log_store: LogStore,
     ) -> Result<Durable, CommitError> {
         let stamp_ms = admission.timestamp_after_ms.map(|after_ms| self.ctx.now_ms().max(after_ms.saturating_add(1)));
-        let bytes = if stamp_ms.is_none() && admission.rebase == Rebase::default() {
+        let bytes = if stamp_ms.is_none() && admission.rebase.is_empty() {
             content.bytes.clone()
         } else {
             rebase::render(&content.bytes, &admission.rebase, stamp_ms)

@@ -1,3 +1,4 @@
+pub(in crate::commit) mod judging;
 mod kit;
 
 mod audits;
@@ -8,3 +9,5 @@ mod flow;
 mod hostile;
 mod house;
 mod log_store;
+mod mutated;
+mod state;
