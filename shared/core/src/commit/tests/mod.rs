@@ -9,5 +9,7 @@ mod flow;
 mod hostile;
 mod house;
 mod log_store;
+mod matrix;
+mod model;
 mod mutated;
 mod state;
