@@ -3,7 +3,7 @@
 use super::{item_of, table_with};
 use crate::catalog::TableRef;
 use crate::partition::item::key;
-use crate::partition::{self, Listing, Segment, index_item};
+use crate::partition::{self, Irregular, IrregularKind, Listing, Segment, index_item};
 use crate::predicate::{Mode, compile};
 use crate::store::memory::MemoryWorld;
 use crate::store::{ItemUsage, Value};
@@ -21,7 +21,8 @@ fn values(n: u32, is_typed: bool) -> Vec<String> {
 
 fn filled(is_typed: bool, count: u32, indexes: &[&[&str]]) -> (MemoryWorld, TableRef) {
     let kind = if is_typed { "int" } else { "string" };
-    let table = table_with(&[("year", kind), ("month", kind), ("day", kind), ("hour", kind)], &[], indexes);
+    let mut table = table_with(&[("year", kind), ("month", kind), ("day", kind), ("hour", kind)], &[], indexes);
+    table.irregular = Irregular::NONE;
     let world = MemoryWorld::new(0);
     let template = item_of(&[]);
     for values in (0..count).map(|n| values(n, is_typed)) {
@@ -137,13 +138,14 @@ async fn costs_of_filters_on_text() {
 async fn costs_of_filters_on_numbers() {
     let (world, table) = filled(true, COUNT, &[]);
     let pinned: &[Pinned] = &[
-        ("year = 2015", Page, 1000, [35, 0, 1167, 67], 1, [35, 0, 1167, 67]),
-        ("year = 2015 and month = 3 and day = 5", Walk, 24, [64, 0, 24, 64], 1, [64, 0, 24, 64]),
-        ("year = 2015 and month = 3 and day = 5 and hour = 7", Walk, 1, [80, 0, 1, 80], 1, [80, 0, 1, 80]),
-        ("year >= 2021", Page, 1000, [32, 0, 1136, 64], 1, [32, 0, 1136, 64]),
-        ("month = 3", Page, 1000, [80, 0, 1546, 100], 1, [80, 0, 1546, 100]),
-        ("month = 3 and day = 5", Walk, 312, [584, 0, 30464, 1567], 1, [584, 0, 30464, 1567]),
-        ("hour = 7", Page, 1000, [577, 0, 31364, 1592], 1, [577, 0, 31364, 1592]),
+        ("year = 2015", Page, 1000, [19, 0, 1167, 51], 1, [19, 0, 1167, 51]),
+        ("year = 2015 and month = 3 and day = 5", Walk, 24, [16, 0, 24, 16], 1, [16, 0, 24, 16]),
+        ("year = 2015 and month = 3 and day = 5 and hour = 7", Walk, 1, [0, 1, 1, 1], 1, [0, 1, 1, 1]),
+        ("year = 2015 and month = 3 and day in (5, 6) and hour in (7, 8)", Walk, 4, [0, 1, 4, 4], 1, [0, 1, 4, 4]),
+        ("year >= 2021", Page, 1000, [16, 0, 1136, 48], 1, [16, 0, 1136, 48]),
+        ("month = 3", Page, 1000, [64, 0, 1546, 84], 1, [64, 0, 1546, 84]),
+        ("month = 3 and day = 5", Walk, 312, [432, 0, 888, 432], 1, [432, 0, 888, 432]),
+        ("hour = 7", Page, 1000, [569, 0, 33380, 1644], 1, [569, 0, 33380, 1644]),
     ];
     check(&world, &table, pinned).await;
 }
@@ -158,4 +160,24 @@ async fn costs_of_an_index() {
         ("year = '2011' and day = '05'", Page, 288, [384, 0, 823, 384], 1, [384, 0, 823, 384]),
     ];
     check(&world, &table, pinned).await;
+}
+
+/// What a table pays whose irregular values are not known, or known to be there.
+#[tokio::test]
+async fn costs_of_irregular_values() {
+    let (world, mut table) = filled(true, 20_000, &[]);
+    let full = "year = 2011 and month = 3 and day = 5 and hour = 7";
+    let prefix = "year = 2011 and month = 3 and day = 5";
+    use IrregularKind::{NullMarker, OtherSpelling, Unreadable};
+    for (irregular, of_full, of_prefix) in [
+        (Irregular::NONE, [0, 1, 1, 1], [16, 0, 24, 16]),
+        (Irregular::NONE.with(NullMarker), [0, 1, 1, 1], [16, 0, 24, 16]),
+        (Irregular::NONE.with(OtherSpelling), [16, 0, 1, 16], [16, 0, 24, 16]),
+        (Irregular::NONE.with(Unreadable), [80, 0, 1, 80], [64, 0, 24, 64]),
+        (Irregular::ANY, [80, 0, 1, 80], [64, 0, 24, 64]),
+    ] {
+        table.irregular = irregular;
+        check(&world, &table, &[(full, Page, 1, of_full, 1, of_full), (prefix, Page, 24, of_prefix, 1, of_prefix)])
+            .await;
+    }
 }
