@@ -40,7 +40,7 @@ mod work;
 mod work_item;
 mod writes;
 
-pub use body::{BODY_MAX_BYTES, escaped_len};
+pub use body::{BODY_MAX_BYTES, escaped_json_len, escaped_len};
 pub use database_item::DatabaseHead;
 pub use databases::{
     Database, create_database, create_tagged_database, drop_database, find_database, get_database, list_databases,
