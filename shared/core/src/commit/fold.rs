@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::candidate::Candidate;
-use super::conflict;
 use super::context::{CLAIM_MS, Context};
 use super::error::CommitError;
 use super::facts::FileFacts;
@@ -43,12 +42,11 @@ pub(super) async fn fold(
     while to.0 - from.0 >= PART {
         ctx.check_time("judging what won since the commit was read", CLAIM_MS)?;
         let end = Version(from.0 + PART - 1);
-        let winners = winners(ctx, view, candidate, from, end).await?;
-        // What it takes over, the next winners are compared with: then all are judged together.
-        if winners.iter().any(|winner| conflict::carries_over(winner)) {
-            return decide(ctx, view, candidate, first, to).await;
-        }
-        match judge_part(ctx, view, candidate, &winners).await? {
+        match decide(ctx, view, candidate, from, end).await? {
+            // What it takes over, later winners are compared with: then all are judged together.
+            Judgement::Admit(admission) if admission.carries_over => {
+                return decide(ctx, view, candidate, first, to).await;
+            }
             Judgement::Admit(_) => {
                 *folded = Some(end);
                 from = end.next();
@@ -56,14 +54,11 @@ pub(super) async fn fold(
             other => return Ok(other),
         }
     }
-    let winners = winners(ctx, view, candidate, from, to).await?;
-    let carries_over = winners.iter().any(|winner| conflict::carries_over(winner));
-    if carries_over && from > first {
-        return decide(ctx, view, candidate, first, to).await;
-    }
-    let judgement = judge_part(ctx, view, candidate, &winners).await?;
-    if matches!(judgement, Judgement::Admit(_)) && !carries_over {
-        *folded = Some(to);
+    let judgement = decide(ctx, view, candidate, from, to).await?;
+    match &judgement {
+        Judgement::Admit(admission) if !admission.carries_over => *folded = Some(to),
+        Judgement::Admit(_) if from > first => return decide(ctx, view, candidate, first, to).await,
+        _ => {}
     }
     Ok(judgement)
 }
@@ -77,23 +72,14 @@ async fn decide(
     to: Version,
 ) -> Result<Judgement, ViewError> {
     let winners = winners(ctx, view, candidate, from, to).await?;
-    judge_part(ctx, view, candidate, &winners).await
-}
-
-async fn judge_part(
-    ctx: Context<'_>,
-    view: &mut View,
-    candidate: &Candidate,
-    winners: &[Arc<LoggedCommit>],
-) -> Result<Judgement, ViewError> {
     let mut wanted = BTreeSet::new();
-    let mut judgement = judge_once(ctx, view, candidate, winners, None);
+    let mut judgement = judge_once(ctx, view, candidate, &winners, None);
     // What is known of some files may show that others matter.
     for _ in 0..FACT_ROUNDS_MAX {
         let Judgement::NeedsFiles(more) = judgement else { break };
         wanted.extend(more);
         let files = view.files(ctx, &wanted, candidate.read_version).await?;
-        judgement = judge_once(ctx, view, candidate, winners, Some(&files));
+        judgement = judge_once(ctx, view, candidate, &winners, Some(&files));
     }
     Ok(judgement)
 }
