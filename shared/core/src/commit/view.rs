@@ -285,7 +285,7 @@ async fn check_history(ctx: Context<'_>, head: &Head, listing: &LogListing) -> R
     let record = VersionRecord::decode(&item)?;
     let commit =
         snapshot::read_commit(&*ctx.ports().objects, &head.root, head.version).await.map_err(snapshot_error)?;
-    if keys::content_hash(&commit.bytes) == record.sha256 {
+    if record.sha256.is_some_and(|sha256| keys::content_hash(&commit.bytes) == sha256) {
         return Ok(());
     }
     tracing::error!(root = %head.root, version = %head.version, "a published version holds other content than was published");
@@ -333,8 +333,9 @@ pub async fn open_generation(ctx: Context<'_>, head: &Head, born_ms: i64) -> Res
     let next = Head {
         generation: Generation(head.generation.0.saturating_add(1)),
         born_ms,
-        // A sweep that is under way keeps its fence.
+        // A sweep that is under way keeps its fence, and other writers keep their log store.
         fence: head.fence.clone(),
+        log_store: head.log_store,
         revision: ctx.new_revision(),
         ..Head::fresh(&head.root)
     };
