@@ -113,6 +113,25 @@ fn write_head(old: &Head, new: &Head) -> Result<Write, CommitError> {
     Ok(Write::Put { key: super::keys::head(&old.root), item: new.encode()?, condition: old.unchanged() })
 }
 
+/// Gives the table back where the last commit of a batch was none that could do it by the way. A lease that stays ends by
+/// itself.
+pub async fn release(ctx: Context<'_>, head: &mut Head) {
+    if head.lease.is_none_or(|lease| lease.worker != ctx.worker) {
+        return;
+    }
+    let next = Head { lease: None, revision: ctx.new_revision(), ..head.clone() };
+    let written = match write_head(head, &next) {
+        Ok(write) => ctx.transact(&[write]).await,
+        Err(error) => Err(error),
+    };
+    match written {
+        Ok(Transacted::Done) => *head = next,
+        // Somebody else moved the head, or will.
+        Ok(Transacted::Refused(_)) => {}
+        Err(error) => tracing::warn!(root = %head.root, %error, "a lease was not given back; it ends in a few seconds"),
+    }
+}
+
 /// Look-up and list items of a proposal that is stored for the first time, and of a table without a head.
 pub fn index_writes(proposal: &Proposal, head: &Head) -> Vec<Write> {
     if !proposal.revision.is_empty() {

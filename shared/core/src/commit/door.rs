@@ -99,6 +99,10 @@ async fn judge_table(
         }
         outcomes.push((arrival.clone(), outcome));
     }
+    for view in views.values_mut() {
+        claim::release(ctx, &mut view.head).await;
+        ctx.app.warm.put(view);
+    }
 }
 
 /// Judges one staged object, for a caller that waits: a table that another worker has is waited for.

@@ -43,12 +43,14 @@ pub(super) async fn fold(
         ctx.check_time("judging what won since the commit was read", CLAIM_MS)?;
         let end = Version(from.0 + PART - 1);
         match decide(ctx, view, candidate, from, end).await? {
-            Judgement::Admit(admission) if !admission.carries_over => {
+            // What it takes over, later winners are compared with: then all are judged together.
+            Judgement::Admit(admission) if admission.carries_over => {
+                return decide(ctx, view, candidate, first, to).await;
+            }
+            Judgement::Admit(_) => {
                 *folded = Some(end);
                 from = end.next();
             }
-            // What is taken over from some winners is what the next ones are compared with.
-            Judgement::Admit(_) => return decide(ctx, view, candidate, first, to).await,
             other => return Ok(other),
         }
     }
@@ -117,6 +119,7 @@ fn judge_once(
         winners,
         files,
         default_isolation: ctx.app.settings.default_isolation,
+        // What a version record says is what its actions say.
         blindness: &BTreeMap::new(),
     })
 }

@@ -51,6 +51,7 @@ pub mod table_facts;
 pub mod table_list;
 pub mod table_state;
 pub mod time_list;
+pub mod vectors;
 pub mod verdict;
 pub mod version_record;
 pub mod view;

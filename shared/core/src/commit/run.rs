@@ -20,6 +20,7 @@ use super::proposal::{Proposal, Status, SyncState};
 use super::publish::{self, Published};
 use super::rebase;
 use super::sync;
+use super::vectors::check_vectors;
 use super::verdict::{Exception, Refusal, Verdict};
 use super::view::{self, View, ViewError};
 use crate::delta::log::StagedKey;
@@ -392,11 +393,13 @@ impl Run<'_> {
             {
                 if proof.head_revision != *revision {
                     files::check_existence(self.ctx, candidate).await?;
+                    check_vectors(self.ctx, &view.root, candidate).await?;
                     proof.head_revision.clone_from(revision);
                 }
             }
             _ => {
                 let warnings = files::check_files(self.ctx, candidate, admission).await?;
+                check_vectors(self.ctx, &view.root, candidate).await?;
                 let head_revision = revision.clone();
                 self.proved = Some(Proof { head_revision, admission: admission.clone(), warnings });
             }

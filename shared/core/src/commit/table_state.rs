@@ -360,7 +360,8 @@ mod tests {
 
     /// Digits that compression halves at best.
     fn noise(length: usize) -> String {
-        let text: String = (0..length as u64 / 64 + 1).map(|n| super::super::keys::content_hash(&n.to_be_bytes())).collect();
+        let text: String =
+            (0..length as u64 / 64 + 1).map(|n| super::super::keys::content_hash(&n.to_be_bytes())).collect();
         text[..length].to_owned()
     }
 

@@ -53,11 +53,22 @@ pub enum LogName {
     /// `<v>.checkpoint.parquet`: one file that holds the whole state.
     ClassicCheckpoint(Version),
     /// `<v>.checkpoint.<part>.<parts>.parquet`: one of several files that hold it together.
-    MultiPartCheckpoint { version: Version, part: u32, parts: u32 },
+    MultiPartCheckpoint {
+        version: Version,
+        part: u32,
+        parts: u32,
+    },
     /// `<v>.checkpoint.<uuid>.json|parquet`: names the files that hold the whole state, or holds it itself.
-    V2Checkpoint { version: Version, id: Uuid, format: MainFile },
+    V2Checkpoint {
+        version: Version,
+        id: Uuid,
+        format: MainFile,
+    },
     /// `<from>.<to>.compacted.json`: what the commits `from..=to` do together.
-    Compacted { from: Version, to: Version },
+    Compacted {
+        from: Version,
+        to: Version,
+    },
     /// Checksums and whatever is not ours.
     Other,
 }
@@ -98,6 +109,16 @@ impl LogName {
                 _ => LogName::Other,
             },
             _ => LogName::Other,
+        }
+    }
+
+    /// Whether it is (a part of) a checkpoint of a later version.
+    pub fn is_checkpoint_after(self, version: Version) -> bool {
+        match self {
+            LogName::ClassicCheckpoint(found)
+            | LogName::MultiPartCheckpoint { version: found, .. }
+            | LogName::V2Checkpoint { version: found, .. } => found > version,
+            LogName::Commit(_) | LogName::Compacted { .. } | LogName::Other => false,
         }
     }
 
@@ -282,7 +303,10 @@ mod tests {
         for (name, expected) in [
             ("00000000000000000007.json", LogName::Commit(seven)),
             ("00000000000000000007.checkpoint.parquet", LogName::ClassicCheckpoint(seven)),
-            ("00000000000000000007.checkpoint.0000000001.0000000002.parquet", LogName::MultiPartCheckpoint { version: seven, part: 1, parts: 2 }),
+            (
+                "00000000000000000007.checkpoint.0000000001.0000000002.parquet",
+                LogName::MultiPartCheckpoint { version: seven, part: 1, parts: 2 },
+            ),
             ("00000000000000000007.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json", v2(MainFile::Json)),
             ("00000000000000000007.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet", v2(MainFile::Parquet)),
             ("00000000000000000007.checkpoint.80A083E8-7026-4e79-81be-64bd76c43a11.parquet", LogName::Other),

@@ -31,11 +31,7 @@ pub(super) enum Step {
 }
 
 /// Plans the replay up to `wanted` from the newest complete checkpoint at or before it.
-pub(super) fn plan_replay(
-    root: &Location,
-    listing: &LogListing,
-    wanted: Version,
-) -> Result<ReplayPlan, SnapshotError> {
+pub(super) fn plan_replay(root: &Location, listing: &LogListing, wanted: Version) -> Result<ReplayPlan, SnapshotError> {
     let checkpoint = newest_checkpoint(root, listing, wanted);
     let mut expected = checkpoint.as_ref().map_or(Version(0), |checkpoint| checkpoint.version.next());
     let mut steps = Vec::new();
@@ -83,9 +79,11 @@ fn files_of(root: &Location, listing: &LogListing, version: Version) -> Option<V
     if let Some(files) = parts_of(root, listing, version) {
         return Some(files);
     }
-    let v2 = listing.entries.iter().rev().find(
-        |entry| matches!(entry.name, LogName::V2Checkpoint { version: found, .. } if found == version),
-    );
+    let v2 = listing
+        .entries
+        .iter()
+        .rev()
+        .find(|entry| matches!(entry.name, LogName::V2Checkpoint { version: found, .. } if found == version));
     Some(vec![file_of(root, v2?)?])
 }
 
@@ -134,10 +132,8 @@ fn longest_compaction(
 }
 
 fn file_of(root: &Location, entry: &LogEntry) -> Option<CheckpointFile> {
-    let is_json = matches!(
-        entry.name,
-        LogName::Compacted { .. } | LogName::V2Checkpoint { format: MainFile::Json, .. }
-    );
+    let is_json =
+        matches!(entry.name, LogName::Compacted { .. } | LogName::V2Checkpoint { format: MainFile::Json, .. });
     Some(CheckpointFile {
         at: log_key(root, &entry.name.text()?),
         etag: entry.etag.clone(),

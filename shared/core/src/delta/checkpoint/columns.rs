@@ -95,8 +95,7 @@ fn decode<T: DataType>(
     levels: &mut Levels,
 ) -> Result<(), ParquetError> {
     let before = levels.defs.len();
-    let (_, found, count) =
-        reader.read_records(usize::MAX, Some(&mut levels.defs), Some(&mut levels.reps), values)?;
+    let (_, found, count) = reader.read_records(usize::MAX, Some(&mut levels.defs), Some(&mut levels.reps), values)?;
     // Columns without levels: all values are there, one for each record.
     if levels.defs.len() == before {
         levels.defs.extend(std::iter::repeat_n(levels.max_def, count.max(found)));

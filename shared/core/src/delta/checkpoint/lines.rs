@@ -65,7 +65,8 @@ impl LineReader {
             if line.trim().is_empty() {
                 continue;
             }
-            let wrong = |what: &dyn std::fmt::Display| CheckpointError::damaged(format!("line {}: {what}", self.number));
+            let wrong =
+                |what: &dyn std::fmt::Display| CheckpointError::damaged(format!("line {}: {what}", self.number));
             let Value::Object(members) = parse_strict(line).map_err(|error| wrong(&error))? else {
                 return Err(wrong(&"not an object"));
             };

@@ -62,7 +62,9 @@ async fn table(files: i64, form: Form) -> (TableKit, CheckpointFile) {
 
 #[tokio::test]
 async fn small_portions_tell_the_same() {
-    for form in [Form::Grouped(400, 37), Form::Grouped(2_000, 64), Form::V2(MainFile::Json), Form::V2(MainFile::Parquet)] {
+    for form in
+        [Form::Grouped(400, 37), Form::Grouped(2_000, 64), Form::V2(MainFile::Json), Form::V2(MainFile::Parquet)]
+    {
         let (kit, file) = table(1_500, form).await;
         let objects = &*kit.world.objects;
         let mut whole = Everything::default();

@@ -167,11 +167,7 @@ fn inline_payload(text: &str, size_bytes: u64) -> Result<Bytes, VectorError> {
 
 /// Reads a vector wherever the log says it is: nothing for inline ones, else one ranged request of `sizeInBytes` + 8
 /// bytes. Size, checksum and cardinality are compared.
-pub async fn read(
-    objects: &dyn ReadObjects,
-    root: &Location,
-    vector: &DeletionVector,
-) -> Result<RowSet, VectorError> {
+pub async fn read(objects: &dyn ReadObjects, root: &Location, vector: &DeletionVector) -> Result<RowSet, VectorError> {
     read_within(objects, root, vector, Reach::Anywhere).await
 }
 

@@ -151,8 +151,8 @@ pub fn decode(bytes: &[u8]) -> Result<RowSet, RowsError> {
         if key >> 31 != 0 {
             return Err(RowsError::Malformed("a row index has more than 63 bits"));
         }
-        let bitmap = RoaringBitmap::deserialize_from(span)
-            .map_err(|_| RowsError::Malformed("a bitmap is not well-formed"))?;
+        let bitmap =
+            RoaringBitmap::deserialize_from(span).map_err(|_| RowsError::Malformed("a bitmap is not well-formed"))?;
         if !bitmap.is_empty() {
             bitmaps.push((key, bitmap));
         }
@@ -217,7 +217,8 @@ impl<'a> Reader<'a> {
             if last.replace(key).is_some_and(|last| last >= key) {
                 return Err(RowsError::Malformed("the containers of a bitmap do not ascend"));
             }
-            let is_run = runs.is_some_and(|flags| flags.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1));
+            let is_run =
+                runs.is_some_and(|flags| flags.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1));
             if self.container(is_run, cardinality)? != cardinality {
                 return Err(RowsError::Malformed("a container holds another number of rows than its head says"));
             }
