@@ -11,10 +11,11 @@ import uuid
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from conftest import LAKE
 from lakewarden_server import wait_until
+from log_store import versions
 
 
 def rows(*ids, dt="a"):
@@ -60,10 +61,15 @@ class Delta:
         return self.open().version()
 
     def ids(self):
-        return sorted(self.open().to_pyarrow_table()["id"].to_pylist())
+        found = QueryBuilder().register("found", self.open()).execute("SELECT id FROM found").read_all()
+        return sorted(found["id"].to_pylist())
 
     def objects(self):
         return self.clients.objects(self.prefix + "/")
+
+    def log(self):
+        """The versions that the log has, ascending."""
+        return versions(self.clients.s3, f"{self.prefix}/_delta_log/")
 
     def fork(self, change):
         """Lets `change(uri, storage_options)` commit once to a copy; its data files are brought to the original."""
