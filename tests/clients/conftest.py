@@ -14,7 +14,8 @@ import lakewarden_server
 from lakewarden_server import Server
 
 LAKE = "lake"
-LOCK_TABLE = "lakewarden-delta_log"
+# Of writers that claim Delta versions in DynamoDB.
+LOCK_TABLE = "delta_log"
 _numbers = itertools.count(1)
 
 

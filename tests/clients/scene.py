@@ -116,9 +116,17 @@ class Scene:
             self.await_verdict(proposal_id)
         self.append_staged()
         self.clients.server.wait_idle()
-        # What was overtaken is proposed again; that is looked after as well.
+        # What was overtaken has been proposed again; that is looked after as well.
         self.append_staged()
         self.clients.server.wait_idle()
+
+    def keep_house(self):
+        """What is done once an hour, now."""
+        self.clients.server.advance_clock("61m")
+        self.clients.server.wait_idle()
+
+    def alarms(self):
+        return self.clients.server.ok("GET", f"/v1/commits/alarms?location={self.table.uri}")["alarms"]
 
     def check(self):
         self.check_log()
