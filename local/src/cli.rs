@@ -61,6 +61,9 @@ pub struct ServeArgs {
     /// How long changed and deleted partitions are remembered, in hours; 0 keeps no history.
     #[arg(long, value_name = "HOURS", default_value_t = 168)]
     pub history_retention_hours: u32,
+    /// How long verdicts on commits can be read, and staged commits are kept, in hours.
+    #[arg(long, value_name = "HOURS", default_value_t = 720, value_parser = clap::value_parser!(u32).range(24..))]
+    pub verdict_retention_hours: u32,
     /// What UpdatePartition with other Values does: move the partition, or refuse.
     #[arg(long, value_enum, default_value_t)]
     pub partition_moves: Moves,

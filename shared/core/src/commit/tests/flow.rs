@@ -44,6 +44,7 @@ async fn an_append_to_a_known_table_costs_what_it_must() {
     kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
     let files = [kit.file("b.parquet").await, kit.file("c.parquet").await, append_info()];
     let staged = kit.stage(2, 2, &files).await;
+    let kit = kit.cold();
     let (items, objects) = (kit.table.world.items.item_usage(), kit.table.world.objects.object_usage());
     assert_eq!(short(&kit.judge(&staged).await), "committed 2");
     let items = kit.table.world.items.item_usage().since(&items);
@@ -187,6 +188,26 @@ async fn foreign_commits_are_winners_like_any_other() {
 }
 
 #[tokio::test]
+async fn winners_of_others_are_read_once_in_a_batch() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+    for version in [2, 3] {
+        kit.table.log(version, &[kit.file(&format!("foreign-{version}.parquet")).await, append_info()]).await;
+    }
+    let mut staged = Vec::new();
+    for id in 2..=4_u128 {
+        staged.push(kit.stage(2, id, &[kit.file(&format!("{id}.parquet")).await, append_info()]).await);
+    }
+    let before = kit.table.world.objects.object_usage();
+    let verdicts: Vec<String> =
+        kit.judge_all(staged).await.into_iter().map(|(_, outcome)| short(&verdict(outcome))).collect();
+    assert_eq!(verdicts, ["committed 4", "committed 5", "committed 6"]);
+    let used = kit.table.world.objects.object_usage().since(&before);
+    // Three staged objects, three footers, two winners.
+    assert_eq!((used.gets, used.lists, used.puts, used.heads), (3 + 3 + 2, 1, 3, 0));
+}
+
+#[tokio::test]
 async fn a_foreign_writer_may_take_the_version_that_was_claimed() {
     let kit = Kit::unpartitioned(json!({})).await;
     let staged = kit.stage(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
@@ -231,7 +252,6 @@ async fn unsupported_tables_are_refused_by_name() {
     for (configuration, reason) in [
         (json!({"delta.columnMapping.mode": "name"}), "UNSUPPORTED_FEATURE"),
         (json!({"delta.constraints.c": "id > 0"}), "UNSUPPORTED_FEATURE"),
-        (json!({"delta.enableRowTracking": "true"}), "UNSUPPORTED_FEATURE"),
     ] {
         let kit = Kit::unpartitioned(configuration).await;
         let verdict = kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
@@ -243,7 +263,7 @@ async fn unsupported_tables_are_refused_by_name() {
     assert_eq!(short(&verdict), "rejected DamagedLogException LOG_GAP");
     kit.table.put("_delta_log/00000000000000000002.checkpoint.0000000001.0000000001.parquet", b"x").await;
     let verdict = kit.propose(1, 2, &[kit.file("a.parquet").await, append_info()]).await;
-    assert_eq!(short(&verdict), "rejected UnsupportedTableException UNSUPPORTED_CHECKPOINT");
+    assert_eq!(short(&verdict), "rejected DamagedLogException UNREADABLE_LOG");
 }
 
 #[tokio::test]

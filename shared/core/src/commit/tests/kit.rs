@@ -50,8 +50,14 @@ impl Kit {
     /// No table yet.
     pub async fn empty() -> Kit {
         let table = TableKit::new().await;
-        let app = App { ports: table.world.ports.clone(), settings: Settings::default() };
+        let app = App::new(table.world.ports.clone(), Settings::default());
         Kit { table, app, sink: Arc::default() }
+    }
+
+    /// Another process on the same world: it remembers nothing.
+    pub fn cold(&self) -> Kit {
+        let app = App::new(self.app.ports.clone(), self.app.settings.clone());
+        Kit { app, ..self.clone() }
     }
 
     /// A table at version 0, unpartitioned, with the given properties.
@@ -73,7 +79,7 @@ impl Kit {
     }
 
     pub fn ctx_for(&self, ms: i64) -> Context<'_> {
-        Context { app: &self.app, deadline: Deadline::in_ms(&*self.table.world.clock, ms), sink: &*self.sink }
+        Context::new(&self.app, Deadline::in_ms(&*self.table.world.clock, ms), &*self.sink)
     }
 
     /// Stages and judges.
@@ -92,7 +98,7 @@ impl Kit {
     }
 
     pub async fn judge_all(&self, staged: Vec<Staged>) -> Vec<(StagedKey, Result<Outcome, CommitError>)> {
-        let arrivals = staged.into_iter().map(|staged| Arrival { staged, event_time: String::new() }).collect();
+        let arrivals = staged.into_iter().map(|staged| Arrival::new(staged, String::new())).collect();
         let outcomes = judge_batch(self.ctx(), arrivals).await;
         outcomes.into_iter().map(|(arrival, outcome)| (arrival.staged.key, outcome)).collect()
     }

@@ -129,7 +129,7 @@ async fn staged_commits_protect_their_files_until_their_verdict() {
     let (record, gone) = gone_after(&lake).await;
     assert_eq!(gone, BTreeSet::new(), "{record:?}");
     assert_eq!(counts(&record).get("pending_commit"), Some(&2));
-    let ctx = Context { app: &lake.app, deadline: lake.deadline(), sink: &NoCatalog };
+    let ctx = Context::new(&lake.app, lake.deadline(), &NoCatalog);
     let outcome = judge_one(ctx, &Staged { key: key.clone(), etag: Some(etag) }).await.unwrap();
     let Outcome::Verdict(verdict) = outcome else { panic!("{outcome:?}") };
     assert_eq!(verdict.status().name(), "rejected");
@@ -214,7 +214,12 @@ async fn logs_with_gaps_and_commits_that_cannot_be_read() {
     for (reason, text, path) in [
         (RefusalReason::MetadataIncomplete, "missing", "_delta_log/00000000000000000002.json"),
         (RefusalReason::MetadataUnreadable, "line", "_delta_log/00000000000000000001.json"),
-        (RefusalReason::UnsupportedFeature, "multi-part", "_delta_log/00000000000000000003.checkpoint.1.2.parquet"),
+        (RefusalReason::MetadataUnreadable, "checkpoint", "_delta_log/00000000000000000000.checkpoint.parquet"),
+        (
+            RefusalReason::MetadataIncomplete,
+            "commit 1 is missing",
+            "_delta_log/00000000000000000003.checkpoint.0000000001.0000000002.parquet",
+        ),
         (
             RefusalReason::PendingUnreadable,
             "no verdict",
@@ -223,7 +228,7 @@ async fn logs_with_gaps_and_commits_that_cannot_be_read() {
     ] {
         let lake = Lake::new();
         table(&lake, json!({})).await;
-        if text == "multi-part" {
+        if text == "commit 1 is missing" {
             lake.put("wh/t/_delta_log/00000000000000000004.json", "{}").await;
         }
         lake.put(&format!("wh/t/{path}"), "{\"add\": {").await;
@@ -293,7 +298,7 @@ async fn a_proposal_staged_at_any_moment_is_committed_with_its_file_or_refused()
     with_action_before_each_read(
         async move |lake, kit, calls, _| {
             let key = staged_key(kit);
-            let ctx = Context { app: &lake.app, deadline: lake.deadline(), sink: &NoCatalog };
+            let ctx = Context::new(&lake.app, lake.deadline(), &NoCatalog);
             let outcome = judge_one(ctx, &Staged { key, etag: None }).await.unwrap();
             let Outcome::Verdict(verdict) = outcome else { panic!("{outcome:?}") };
             let exists = lake.keys().contains("wh/t/late.parquet");
