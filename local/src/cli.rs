@@ -73,6 +73,12 @@ pub struct ServeArgs {
     /// Partitions of one table, about.
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub max_partitions_per_table: u64,
+    /// Where the functions find S3, if something stands before the embedded one. For measuring.
+    #[arg(long, value_name = "URL", hide = true)]
+    pub functions_s3_url: Option<String>,
+    /// The same for DynamoDB.
+    #[arg(long, value_name = "URL", hide = true)]
+    pub functions_dynamodb_url: Option<String>,
     /// Also write the endpoints and the key pair to this file, as JSON, once everything answers.
     #[arg(long, value_name = "FILE")]
     pub endpoints_file: Option<PathBuf>,

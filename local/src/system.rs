@@ -300,8 +300,8 @@ async fn build_app(args: &ServeArgs, endpoints: &Endpoints, clock: Arc<LocalCloc
         region: REGION.to_owned(),
         access_key_id: ACCESS_KEY.to_owned(),
         secret_access_key: SECRET_KEY.to_owned(),
-        dynamodb_url: Some(endpoints.dynamodb.clone()),
-        s3_url: Some(endpoints.s3.clone()),
+        dynamodb_url: args.functions_dynamodb_url.clone().or_else(|| Some(endpoints.dynamodb.clone())),
+        s3_url: args.functions_s3_url.clone().or_else(|| Some(endpoints.s3.clone())),
         sqs_url: Some(endpoints.sqs.clone()),
     });
     // The log store's writers know the table under its own name.

@@ -8,11 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import LAKE
-from delta import Delta
-
-
-def rows(*ids, dt="a"):
-    return pa.table({"id": pa.array(ids, pa.int64()), "dt": [dt] * len(ids)})
+from delta import Delta, rows
 
 
 @pytest.fixture

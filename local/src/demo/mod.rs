@@ -56,6 +56,8 @@ pub async fn run() -> Result<(), DemoError> {
         partition_moves: Moves::default(),
         strict_default_partition: false,
         max_partitions_per_table: 20_000_000,
+        functions_s3_url: None,
+        functions_dynamodb_url: None,
         endpoints_file: None,
     };
     let system = System::start(&args).await?;

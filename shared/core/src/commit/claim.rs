@@ -152,6 +152,15 @@ pub struct Completed {
     pub head: Head,
     pub proposal: Proposal,
     pub commit: LoggedCommit,
+    pub between: Between,
+}
+
+/// Who wrote to the head between a claim and its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Between {
+    Nobody,
+    /// A sweep, which set its fence or took it away.
+    Others,
 }
 
 /// Records a published claim: head settled, proposal committed, version record written. `None`: somebody else did, or
@@ -188,7 +197,8 @@ pub async fn complete(
             writes.extend(log_store::complete_writes(&head.root, claim.version, &claim.bytes_key, ctx.now_ms()));
         }
         if ctx.transact(&writes).await? == Transacted::Done {
-            return Ok(Some(Completed { head: next_head, proposal: next, commit }));
+            let between = if attempt == 0 { Between::Nobody } else { Between::Others };
+            return Ok(Some(Completed { head: next_head, proposal: next, commit, between }));
         }
         // A fence changes the head's revision and nothing else: then the claim still stands and is recorded now.
         match still_ours(ctx, &head, &proposal, claim).await? {

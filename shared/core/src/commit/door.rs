@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use serde_json::json;
 
+use super::ahead::Ahead;
 use super::claim;
 use super::context::{CLAIM_MS, Context, LeaseEnd, MARGIN_MS, Transacted};
 use super::error::CommitError;
@@ -79,6 +80,7 @@ async fn judge_table(
     outcomes: &mut Vec<(Arrival, Result<Outcome, CommitError>)>,
 ) {
     let mut views = Views::new();
+    let mut ahead = Ahead::of(arrivals.iter().map(|arrival| arrival.staged.clone()).collect());
     let mut blocked = None;
     for (place, arrival) in arrivals.iter().enumerate() {
         let left_ms = ctx.deadline.left_ms(&*ctx.ports().clock);
@@ -88,7 +90,7 @@ async fn judge_table(
             None if left_ms < BEGIN_MS && !(is_first && place == 0) => {
                 Err(CommitError::OutOfTime { step: WAITING, left_ms })
             }
-            None => run(Context { lease_end, ..ctx }, &mut views, &arrival.staged).await,
+            None => run(Context { lease_end, ..ctx }, &mut views, &mut ahead, &arrival.staged).await,
         };
         if let Err(error) = &outcome {
             tracing::warn!(root = %arrival.staged.key.root, proposal = %arrival.staged.key.id, error = %error, "no verdict");
@@ -108,7 +110,7 @@ async fn judge_table(
 /// Judges one staged object, for a caller that waits: a table that another worker has is waited for.
 pub async fn judge_one(ctx: Context<'_>, staged: &Staged) -> Result<Outcome, CommitError> {
     loop {
-        match run(ctx, &mut Views::new(), staged).await {
+        match run(ctx, &mut Views::new(), &mut Ahead::default(), staged).await {
             Err(CommitError::Leased { .. }) if ctx.check_time("waiting for another worker", CLAIM_MS).is_ok() => {
                 ctx.ports().clock.sleep_ms(LEASE_POLL_MS).await;
             }

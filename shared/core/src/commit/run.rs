@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::ahead::Ahead;
 use super::alarm::{self, Alarm, AlarmKind};
 use super::candidate::Candidate;
 use super::claim::{self, Claimed, Durable, LostTo};
@@ -56,8 +57,15 @@ pub enum Outcome {
 pub type Views = HashMap<Location, View>;
 
 /// Judges a staged object and carries the verdict out.
-pub async fn run(ctx: Context<'_>, views: &mut Views, staged: &Staged) -> Result<Outcome, CommitError> {
-    let mut run = Run { ctx, staged, id: ProposalId(staged.key.id), content: None, proved: None, fence_waited_ms: 0 };
+pub(super) async fn run(
+    ctx: Context<'_>,
+    views: &mut Views,
+    ahead: &mut Ahead,
+    staged: &Staged,
+) -> Result<Outcome, CommitError> {
+    let content = ahead.take_content(staged);
+    let id = ProposalId(staged.key.id);
+    let mut run = Run { ctx, staged, id, ahead, content, proved: None, fence_waited_ms: 0 };
     for _ in 0..ATTEMPTS_MAX {
         ctx.check_time("judging a commit", CLAIM_MS)?;
         // A view is used once and put back only where it is known to be right.
@@ -87,14 +95,16 @@ struct Run<'a> {
     ctx: Context<'a>,
     staged: &'a Staged,
     id: ProposalId,
+    ahead: &'a mut Ahead,
     content: Option<Arc<Content>>,
-    /// The head's revision under which all files were seen to exist, once they passed.
+    /// The head under which all files were seen to exist, once they passed.
     proved: Option<Proof>,
     fence_waited_ms: i64,
 }
 
 struct Proof {
-    head_revision: String,
+    /// `View::unbroken_since`.
+    seen_under: String,
     /// Schema and partitioning that the files were compared with.
     admission: Admission,
     warnings: Vec<String>,
@@ -108,7 +118,11 @@ impl Run<'_> {
             Some(view) => {
                 view::load_lookup(self.ctx, root, self.id).await.map(|lookup| (view, lookup)).map_err(ViewError::from)
             }
-            None => view::load(self.ctx, root, self.id).await,
+            // What was staged does not depend on the table.
+            None => {
+                let (ctx, id) = (self.ctx, self.id);
+                futures::join!(view::load(ctx, root, id), async { self.content().await.ok() }).0
+            }
         };
         let (mut view, lookup) = match loaded {
             Ok(loaded) => loaded,
@@ -190,6 +204,7 @@ impl Run<'_> {
         if let Some(until_ms) = view.head.leased_until_ms(self.ctx.worker, self.ctx.now_ms()) {
             return Err(CommitError::Leased { until_ms });
         }
+        self.ahead.read_staged(self.ctx, self.staged).await;
         let stored = stored.filter(|stored| stored.generation == view.head.generation);
         let content = match (self.content().await, &stored) {
             (Err(CommitError::StagedMissing(_)), Some(stored)) => return self.without_object(view, stored).await,
@@ -337,6 +352,7 @@ impl Run<'_> {
         if self.wait_for_fence(view).await? {
             return Ok(Step::Again);
         }
+        self.ahead.read_footers(self.ctx, content, &view.unbroken_since).await;
         match self.prove_files(view, candidate, &admission).await {
             Ok(warnings) => {
                 proposal.warnings = admission.warnings.iter().chain(warnings).cloned().collect();
@@ -379,29 +395,29 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Footers once; existence again whenever the head is another one than the footers were read under.
+    /// Footers once; existence again whenever somebody else wrote to the head since the footers were read.
     async fn prove_files(
         &mut self,
         view: &View,
         candidate: &Candidate,
         admission: &Admission,
     ) -> Result<&[String], FileError> {
-        let revision = &view.head.revision;
+        let under = &view.unbroken_since;
         match &mut self.proved {
             Some(proof)
                 if proof.admission.schema == admission.schema && proof.admission.metadata == admission.metadata =>
             {
-                if proof.head_revision != *revision {
+                if proof.seen_under != *under {
                     files::check_existence(self.ctx, candidate).await?;
                     check_vectors(self.ctx, &view.root, candidate).await?;
-                    proof.head_revision.clone_from(revision);
+                    proof.seen_under.clone_from(under);
                 }
             }
             _ => {
-                let warnings = files::check_files(self.ctx, candidate, admission).await?;
+                let seen = self.ahead.seen(under);
+                let warnings = files::check_files(self.ctx, candidate, admission, seen).await?;
                 check_vectors(self.ctx, &view.root, candidate).await?;
-                let head_revision = revision.clone();
-                self.proved = Some(Proof { head_revision, admission: admission.clone(), warnings });
+                self.proved = Some(Proof { seen_under: under.clone(), admission: admission.clone(), warnings });
             }
         }
         Ok(self.proved.as_ref().map_or(&[], |proof| proof.warnings.as_slice()))
@@ -543,6 +559,8 @@ fn staged_gone() -> Refusal {
 
 /// Ends a proposal that was broken off for want of time too often, with a named reason (C8).
 pub(super) async fn refuse_too_slow(ctx: Context<'_>, staged: &Staged, error: &CommitError) -> Result<(), CommitError> {
-    let mut run = Run { ctx, staged, id: ProposalId(staged.key.id), content: None, proved: None, fence_waited_ms: 0 };
+    let mut ahead = Ahead::default();
+    let id = ProposalId(staged.key.id);
+    let mut run = Run { ctx, staged, id, ahead: &mut ahead, content: None, proved: None, fence_waited_ms: 0 };
     run.refuse_unread(fold::too_slow(error)).await.map(|_| ())
 }

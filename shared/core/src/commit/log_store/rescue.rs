@@ -11,7 +11,7 @@ use super::super::door::redelivery;
 use super::super::error::CommitError;
 use super::super::head::{Head, LogStore};
 use super::super::keys::{self, ProposalId, content_hash};
-use super::{Entry, since};
+use super::{Completion, Entry, complete, since};
 use crate::delta::log::{StagedKey, commit_key};
 use crate::delta::{Strictness, Version, parse_commit};
 use crate::store::{GetOptions, ObjectError, PutCondition, PutOptions, QueueName, Write};
@@ -100,11 +100,17 @@ pub async fn notice<'e>(
 }
 
 async fn compare(ctx: Context<'_>, head: &Head, entry: &Entry) -> Result<Option<Overtaken>, CommitError> {
-    match ctx.ports().objects.get(&commit_key(&head.root, entry.version), &GetOptions::default()).await {
-        Ok(object) => check(ctx, head, entry, &object.bytes).await,
-        Err(ObjectError::NotFound(_)) => Ok(None),
-        Err(error) => Err(error.into()),
+    let published = match ctx.ports().objects.get(&commit_key(&head.root, entry.version), &GetOptions::default()).await {
+        Ok(object) => object.bytes,
+        Err(ObjectError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let overtaken = check(ctx, head, entry, &published).await?;
+    // Old delta-rs writers are stuck on an incomplete entry whose file exists.
+    if entry.completion == Completion::Incomplete {
+        complete(ctx, entry).await?;
     }
+    Ok(overtaken)
 }
 
 /// Looks at every entry that is still there, also of versions long judged: a slow writer may take a version that others
