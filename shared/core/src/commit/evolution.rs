@@ -188,6 +188,7 @@ fn check_type(path: &str, old: &DataType, new: &DataType) -> Result<(), Refusal>
             check_type(&join(path, "value"), old_value, value)
         }
         (DataType::Primitive(old), DataType::Primitive(new)) if old == new => Ok(()),
+        (DataType::Variant, DataType::Variant) | (DataType::Void, DataType::Void) => Ok(()),
         _ => {
             let text = format!("the type of column `{path}` changes from {old} to {new}");
             Err(schema_change("COLUMN_TYPE", text, path).class("DELTA_MERGE_INCOMPATIBLE_DATATYPE"))

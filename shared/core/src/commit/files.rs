@@ -11,7 +11,8 @@ use super::judge::Admission;
 use super::sanity::row_count;
 use super::verdict::{Exception, Refusal, clip};
 use crate::delta::AddFile;
-use crate::delta::footer::{FooterError, SchemaProblem, check_footer, read_footer};
+use crate::delta::footer::{FooterError, SchemaProblem, TableColumns, check_footer, read_footer};
+use crate::delta::schema::{MappingMode, physical_names};
 use crate::store::{ObjectError, ObjectKey};
 
 /// Files looked at at the same time.
@@ -109,8 +110,14 @@ async fn check_added(
         .into());
     }
     let has_change_feed = admission.metadata.is_on("delta.enableChangeDataFeed");
-    let columns = &admission.metadata.partition_columns;
-    let check = check_footer(&footer.metadata, &admission.schema, columns, has_change_feed);
+    let table = TableColumns {
+        schema: &admission.schema,
+        mode: MappingMode::of(&admission.metadata).unwrap_or_default(),
+        partition_columns: &physical_names(&admission.metadata, &admission.schema),
+        has_change_feed,
+        row_tracking: &[],
+    };
+    let check = check_footer(&footer.metadata, table);
     match check.problems.split_first() {
         Some((first, more)) => Err(schema_refusal(&add.path, first, more).into()),
         None => Ok(check.warnings.into_iter().map(|warning| clip(&format!("{}: {warning}", add.path))).collect()),
