@@ -23,6 +23,7 @@ pub struct FileFacts {
     /// None: the log no longer tells.
     at_read: Option<BTreeMap<FileKey, AddFile>>,
     at_latest: BTreeMap<FileKey, AddFile>,
+    live_count: usize,
 }
 
 impl FileFacts {
@@ -35,13 +36,19 @@ impl FileFacts {
                 .map(|(key, add)| (key.clone(), add.clone()))
                 .collect()
         };
+        let at_latest_all = at_latest.live.len();
         let (at_read, at_latest) = (at_read.map(pick), pick(at_latest));
-        FileFacts { wanted, at_read, at_latest }
+        FileFacts { wanted, at_read, at_latest, live_count: at_latest_all }
     }
 
     /// Whether the file was asked about.
     pub fn knows(&self, key: &ObjectKey) -> bool {
         self.wanted.contains(key)
+    }
+
+    /// Live files of the whole table at the latest version, whatever was asked about.
+    pub fn live_count(&self) -> usize {
+        self.live_count
     }
 
     pub fn at_read(&self, key: &ObjectKey) -> AtRead<'_> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::candidate::Candidate;
 use super::conflict::{Conflict, check_winner, isolation_of};
-use super::evolution;
+use super::evolution::{self, Evolution};
 use super::facts::FileFacts;
 use super::keys::content_hash;
 use super::rebase::Rebase;
@@ -124,14 +124,18 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
             }
         }
     }
-    let (metadata, schema) = effective_table(inputs)?;
+    let (metadata, schema, evolution) = effective_table(inputs)?;
+    warnings.extend(evolution.explained.iter().cloned());
     sanity::check_append_only(candidate, &metadata)?;
     sanity::check_added_files(candidate, &metadata, &schema)?;
     if let Some(state) = inputs.state {
         let wanted = sanity::needed_files(candidate, state.paths.as_ref());
-        if !wanted.is_empty() {
+        if !wanted.is_empty() || evolution.needs_full_overwrite {
             match inputs.files.filter(|files| wanted.iter().all(|key| files.knows(key))) {
-                Some(files) => sanity::check_live_files(candidate, files)?,
+                Some(files) => {
+                    sanity::check_live_files(candidate, files)?;
+                    evolution.check_overwrite(candidate, files)?;
+                }
                 None => return Ok(Judgement::NeedsFiles(wanted)),
             }
         }
@@ -191,7 +195,7 @@ fn parse_schema(metadata: &Metadata) -> Result<Schema, Refusal> {
 }
 
 /// Metadata and schema after the commit; checks what the commit changes of them.
-fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema), Refusal> {
+fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema, Evolution), Refusal> {
     let actions = &inputs.candidate.actions;
     let old = inputs.state;
     if let Some(protocol) = &actions.protocol {
@@ -211,15 +215,22 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema), Refusal> {
     if let Some(protocol) = protocol.filter(|_| actions.protocol.is_some() || actions.metadata.is_some()) {
         features::check_features_of(protocol, metadata, &schema).map_err(|error| evolution::unsupported(&error))?;
     }
+    let mut change_of = Evolution::default();
     if let Some(new) = &actions.metadata {
         evolution::check_new_metadata(new, &schema)?;
         if let Some(state) = old {
             let old_schema = parse_schema(&state.metadata)?;
-            evolution::check_metadata_change(&state.metadata, new, &old_schema, &schema)?;
+            let change = evolution::TableChange {
+                old: (&state.metadata, &old_schema),
+                new: (new, &schema),
+                protocol: actions.protocol.as_ref().unwrap_or(&state.protocol),
+                mode: evolution::mode_of(inputs.candidate),
+            };
+            change_of = evolution::check_metadata_change(change, Some(inputs.candidate))?;
         }
         features::check_in_use(new, &schema).map_err(|error| evolution::unsupported(&error))?;
     }
-    Ok((metadata.clone(), schema))
+    Ok((metadata.clone(), schema, change_of))
 }
 
 fn check_protocol(old: Option<&Protocol>, new: &Protocol, inputs: Inputs<'_>) -> Result<(), Refusal> {

@@ -14,6 +14,7 @@ pub mod candidate;
 pub mod catalog;
 pub mod claim;
 pub mod conflict;
+pub mod constraints;
 pub mod context;
 pub mod door;
 pub mod error;

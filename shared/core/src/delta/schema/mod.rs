@@ -130,6 +130,11 @@ impl Schema {
         self.walk().into_iter().find(|(_, field)| is_variant(&field.data_type)).map(|(path, _)| path)
     }
 
+    /// Path of an array or a map that holds void, also below its structs.
+    pub fn void_in_collection(&self) -> Option<String> {
+        self.fields.iter().find_map(|field| void_below(&field.name, &field.data_type, false))
+    }
+
     /// All fields at any depth, with their dotted paths.
     pub fn walk(&self) -> Vec<(String, &Field)> {
         let mut found = Vec::new();
@@ -158,6 +163,20 @@ fn any_part(data_type: &DataType, is_such: &dyn Fn(&DataType) -> bool) -> bool {
             DataType::Map { key, value, .. } => any_part(key, is_such) || any_part(value, is_such),
             _ => false,
         }
+}
+
+fn void_below(path: &str, data_type: &DataType, is_inside: bool) -> Option<String> {
+    match data_type {
+        DataType::Void => is_inside.then(|| path.to_owned()),
+        DataType::Struct(fields) => {
+            fields.iter().find_map(|field| void_below(&join(path, &field.name), &field.data_type, is_inside))
+        }
+        DataType::Array { element, .. } => void_below(&join(path, "element"), element, true),
+        DataType::Map { key, value, .. } => {
+            void_below(&join(path, "key"), key, true).or_else(|| void_below(&join(path, "value"), value, true))
+        }
+        DataType::Primitive(_) | DataType::Variant => None,
+    }
 }
 
 /// Members that the protocol demands of every field and type, and that [`Schema::parse`] has defaults for.
