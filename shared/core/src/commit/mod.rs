@@ -35,6 +35,7 @@ pub mod rebase;
 pub mod recover;
 pub mod run;
 pub mod sanity;
+pub mod statistics_honesty;
 pub mod sync;
 pub mod table_facts;
 pub mod table_state;

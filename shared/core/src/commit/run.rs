@@ -106,7 +106,7 @@ struct Proof {
     head_revision: String,
     /// Schema and partitioning that the files were compared with.
     admission: Admission,
-    warnings: Vec<String>,
+    checked: files::Checked,
 }
 
 impl Run<'_> {
@@ -414,17 +414,17 @@ impl Run<'_> {
                 if proof.admission.schema == admission.schema && proof.admission.metadata == admission.metadata =>
             {
                 if proof.head_revision != *revision {
-                    files::check_existence(self.ctx, candidate).await?;
+                    files::check_existence(self.ctx, candidate, &proof.checked.etags).await?;
                     proof.head_revision.clone_from(revision);
                 }
             }
             _ => {
-                let warnings = files::check_files(self.ctx, candidate, admission).await?;
+                let checked = files::check_files(self.ctx, candidate, admission).await?;
                 let head_revision = revision.clone();
-                self.proved = Some(Proof { head_revision, admission: admission.clone(), warnings });
+                self.proved = Some(Proof { head_revision, admission: admission.clone(), checked });
             }
         }
-        Ok(self.proved.as_ref().map_or(&[], |proof| proof.warnings.as_slice()))
+        Ok(self.proved.as_ref().map_or(&[], |proof| proof.checked.warnings.as_slice()))
     }
 
     /// The bytes to publish: what was staged, or a copy of our own where the table demands a new timestamp.

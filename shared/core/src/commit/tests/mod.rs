@@ -4,3 +4,5 @@ mod conflicts;
 mod crashes;
 mod flow;
 mod hostile;
+mod schema;
+mod schema_properties;

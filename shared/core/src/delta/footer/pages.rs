@@ -41,7 +41,8 @@ pub fn chunk_range(chunk: &ColumnChunkMetaData, file_bytes: u64) -> Option<(u64,
     (start.checked_add(length)? <= file_bytes).then_some((start, length))
 }
 
-/// Reads a leaf's chunk from its `bytes`, which begin at `start` in the file, entry by entry. `rows` bounds what is read.
+/// Reads a leaf's chunk from its `bytes`, which begin at `start` in the file, entry by entry: definition levels, and the
+/// values where there are some. As [`Kind::Null`] only levels are read. `rows` bounds what is read.
 pub fn read_leaf(
     bytes: Bytes,
     start: u64,
@@ -112,6 +113,8 @@ fn entries<T: DataType>(
             // A required column has no levels.
             let level = definitions.get(index).copied().unwrap_or(max_definition_level);
             let value = match level >= max_definition_level {
+                // Only the levels are asked for.
+                true if *kind == Kind::Null => None,
                 true => {
                     let value = found.next().and_then(|value| Datum::decode(kind, raw(value)));
                     Some(value.ok_or_else(|| ParquetError::General("a value that is none of its type".to_owned()))?)

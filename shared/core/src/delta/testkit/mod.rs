@@ -12,7 +12,7 @@ use crate::location::Location;
 use crate::store::memory::MemoryWorld;
 use crate::store::{ETag, GetOptions, ObjectKey, Objects, PutOptions, ReadObjects};
 
-pub(crate) use shred::parquet_rows;
+pub(crate) use shred::{parquet_rows, parquet_with};
 
 /// 2026-01-01.
 pub(crate) const NOW_MS: i64 = 1_767_225_600_000;

@@ -23,6 +23,11 @@ type Leaves = BTreeMap<String, Leaf>;
 
 /// A Parquet file of `rows`. LIST groups take arrays, MAP groups objects.
 pub(crate) fn parquet_rows(message: &str, rows: &[Value]) -> Vec<u8> {
+    parquet_with(message, rows, WriterProperties::default())
+}
+
+/// The same with properties of the writer.
+pub(crate) fn parquet_with(message: &str, rows: &[Value], properties: WriterProperties) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(message).unwrap());
     let mut leaves = Leaves::new();
     for row in rows {
@@ -31,7 +36,7 @@ pub(crate) fn parquet_rows(message: &str, rows: &[Value]) -> Vec<u8> {
         }
     }
     let mut out = Vec::new();
-    let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::new(WriterProperties::default())).unwrap();
+    let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::new(properties)).unwrap();
     let mut group = writer.next_row_group().unwrap();
     while let Some(mut column) = group.next_column().unwrap() {
         let path = match column.untyped() {
