@@ -147,6 +147,43 @@ async fn every_rule_holds_in_both_directions() {
     assert!(cases.len() >= 120, "{}", cases.len());
 }
 
+#[tokio::test]
+async fn files_of_other_writers_are_what_they_are() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commit/tests/writers");
+    let table: Value = serde_json::from_str(include_str!("writers/writers.json")).unwrap();
+    for (name, expected) in table["files"].as_object().unwrap() {
+        let bytes = std::fs::read(folder.join(name)).unwrap();
+        let text = |member: &str| expected.get(member).and_then(Value::as_str).map(str::to_owned);
+        for is_constrained in [false, true] {
+            let mut columns = table["table"].clone();
+            if is_constrained {
+                columns["protocol"] = json!([1, 4]);
+                columns["properties"] = json!({"delta.constraints.c": table["constraint"]});
+            }
+            let kit = Kit::empty().await;
+            let (protocol, metadata) = actions_of(&columns);
+            kit.table.log(0, &[protocol, metadata]).await;
+            kit.table.put(name, &bytes).await;
+            let add = json!({"add": {"path": name, "partitionValues": {}, "size": bytes.len(), "modificationTime": 1,
+                "dataChange": true, "stats": "{\"numRecords\":3}"}});
+            let verdict = kit.propose(1, 1, &[add, append_info()]).await;
+            let said = match verdict.refusal() {
+                None => verdict.status().name().to_owned(),
+                Some(refusal) => refusal.error_class.clone(),
+            };
+            let whole = text("expect").unwrap_or_else(|| "committed".to_owned());
+            let wanted = if is_constrained { text("constrained").unwrap_or(whole) } else { whole };
+            assert_eq!(said, wanted, "{name} {is_constrained}: {:?}", verdict.refusal());
+            if let (Some(column), Some(refusal)) = (text("column"), verdict.refusal()) {
+                assert_eq!(refusal.place.column, Some(column), "{name}");
+            }
+            if let Some(warning) = text("warning") {
+                assert!(verdict.proposal.warnings.join(" ").contains(&warning), "{name}");
+            }
+        }
+    }
+}
+
 async fn files(kit: &Kit, count: usize) -> Vec<Value> {
     let mut lines = vec![append_info()];
     for index in 0..count {

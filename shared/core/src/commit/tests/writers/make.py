@@ -1,6 +1,6 @@
 """Writes the sample files beside this script: one small table, as each writer has it.
 
-    python make.py      with pyarrow, deltalake, pyiceberg, polars, fastparquet and pandas installed
+    python make.py      with pyarrow, deltalake, pyiceberg[sql-sqlite], polars, fastparquet and pandas
 
 The files are kept, so that tests need none of these. `writers.json` says what becomes of each.
 """
