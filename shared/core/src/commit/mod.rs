@@ -23,6 +23,7 @@ pub mod facts;
 pub mod files;
 pub mod head;
 pub mod inline;
+pub mod isolation;
 pub mod judge;
 pub mod keys;
 pub mod lookup;
@@ -35,6 +36,7 @@ pub mod rebase;
 pub mod recover;
 pub mod run;
 pub mod sanity;
+pub mod spill;
 pub mod statistics_honesty;
 pub mod sync;
 pub mod table_facts;
@@ -43,6 +45,8 @@ pub mod time_list;
 pub mod verdict;
 pub mod version_record;
 pub mod view;
+mod view_files;
+pub mod warm;
 pub mod wiring;
 
 #[cfg(test)]

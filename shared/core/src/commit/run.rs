@@ -15,7 +15,7 @@ use super::judge::{self, Admission, Inputs, Judgement};
 use super::keys::{self, Generation, ProposalId};
 use super::lookup::Lookup;
 use super::proposal::{Proposal, Status, SyncState};
-use super::rebase::{self, Rebase};
+use super::rebase;
 use super::sync;
 use super::verdict::{Exception, Refusal, Verdict};
 use super::view::{self, View, ViewError, WINNERS_MAX};
@@ -348,6 +348,7 @@ impl Run<'_> {
             winners,
             files,
             default_isolation: self.ctx.app.settings.default_isolation,
+            blindness: &std::collections::BTreeMap::new(),
         })
     }
 
@@ -435,7 +436,7 @@ impl Run<'_> {
         admission: &Admission,
     ) -> Result<Durable, CommitError> {
         match admission.timestamp_after_ms {
-            None if admission.rebase == Rebase::default() => Ok(Durable {
+            None if admission.rebase.is_empty() => Ok(Durable {
                 bytes: content.bytes.clone(),
                 at: self.staged.key.key(),
                 etag: content.etag.clone(),

@@ -2,17 +2,18 @@
 
 use super::mode::Mode;
 use crate::commit::verdict::{Exception, Refusal};
-use crate::delta::Metadata;
+use crate::delta::{Metadata, features};
 
 /// Prefix of the properties that are CHECK constraints.
 pub const CONSTRAINTS: &str = "delta.constraints.";
 
 /// Properties whose change needs nothing of the files.
-const FREE_PROPERTIES: [&str; 20] = [
+const FREE_PROPERTIES: [&str; 21] = [
     "delta.appendOnly",
     "delta.autoOptimize.autoCompact",
     "delta.autoOptimize.optimizeWrite",
     "delta.checkpointInterval",
+    "delta.checkpointPolicy",
     "delta.checkpoint.writeStatsAsJson",
     "delta.checkpoint.writeStatsAsStruct",
     "delta.dataSkippingNumIndexedCols",
@@ -40,7 +41,7 @@ pub fn check_properties(old: &Metadata, new: &Metadata, mode: Mode) -> Result<Ve
     for name in names.filter(|name| old.property(name) != new.property(name)) {
         if let Some(constraint) = name.strip_prefix(CONSTRAINTS) {
             notes.extend(constraint_change(constraint, old.property(name), new.property(name), mode)?);
-        } else if name.starts_with("delta.") && !FREE_PROPERTIES.contains(&name.as_str()) {
+        } else if name.starts_with("delta.") && !is_free(name, old, new) {
             let text = format!("the commit changes the table property `{name}`, whose effects cannot be verified yet");
             return Err(Refusal::new(
                 Exception::UnsupportedTableException,
@@ -51,6 +52,21 @@ pub fn check_properties(old: &Metadata, new: &Metadata, mode: Mode) -> Result<Ve
         }
     }
     Ok(notes)
+}
+
+fn is_free(name: &str, old: &Metadata, new: &Metadata) -> bool {
+    FREE_PROPERTIES.contains(&name) || is_switched_on(name, old, new)
+}
+
+/// What may be switched on, but not off: from then on every commit has a timestamp of its own. Since when is set by us.
+fn is_switched_on(name: &str, old: &Metadata, new: &Metadata) -> bool {
+    match name {
+        "delta.enableInCommitTimestamps" => new.is_on(name),
+        "delta.inCommitTimestampEnablementVersion" | "delta.inCommitTimestampEnablementTimestamp" => {
+            !features::has_in_commit_timestamps_on(old) && features::has_in_commit_timestamps_on(new)
+        }
+        _ => false,
+    }
 }
 
 /// Constraints change by statements about the table alone, or with the whole table.

@@ -36,14 +36,19 @@ pub struct Evolution {
 impl Evolution {
     /// Where the whole table must be replaced: that nothing of it stays. The removes are known to name live files.
     pub fn check_overwrite(&self, candidate: &Candidate, files: &FileFacts) -> Result<(), Refusal> {
-        let (removed, live) = (candidate.remove_keys.len(), files.live_count());
-        if !self.needs_full_overwrite || removed >= live {
+        if !self.needs_full_overwrite {
             return Ok(());
         }
-        let text = format!(
-            "the new schema needs the whole table to be replaced, but {} of its {live} files stay",
-            live - removed
-        );
+        let removed = candidate.remove_keys.len();
+        let text = match files.live_count() {
+            Some(live) if removed >= live => return Ok(()),
+            Some(live) => {
+                let left = live - removed;
+                format!("the new schema needs the whole table to be replaced, but {left} of its {live} files stay")
+            }
+            None => "the new schema needs the whole table to be replaced, and the table has too many files to tell"
+                .to_owned(),
+        };
         let mut refusal = refuse("OVERWRITE_REQUIRED", text, "remove every file of the table in the same commit")
             .class(OVERWRITE_REQUIRED);
         refusal.more = self.explained.clone();

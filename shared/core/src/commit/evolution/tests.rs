@@ -67,11 +67,25 @@ fn ids_partitions_and_properties_are_guarded() {
         (with("delta.columnMapping.mode"), "COLUMN_MAPPING"),
         (with("delta.constraints.c"), ""),
         (with("delta.appendOnly"), ""),
+        (with("delta.enableDeletionVectors"), ""),
+        (with("delta.enableInCommitTimestamps"), "PROPERTY_CHANGE"),
+        (with("delta.inCommitTimestampEnablementVersion"), "PROPERTY_CHANGE"),
         (with("mine"), ""),
     ] {
         let alter = Mode::Alter { is_positioned: false };
         assert_eq!(self::reason(change((&old, &one), (&new, &one), alter)), reason, "{new:?}");
     }
+    let stamped = |more: &str| Metadata {
+        configuration: [("delta.enableInCommitTimestamps", "true"), (more, "7")]
+            .map(|(name, value)| (name.to_owned(), Some(value.to_owned())))
+            .into(),
+        ..old.clone()
+    };
+    let alter = Mode::Alter { is_positioned: false };
+    let since = stamped("delta.inCommitTimestampEnablementVersion");
+    assert_eq!(reason(change((&old, &one), (&since, &one), alter)), "");
+    let later = stamped("delta.inCommitTimestampEnablementTimestamp");
+    assert_eq!(reason(change((&since, &one), (&later, &one), alter)), "PROPERTY_CHANGE");
     let odd = schema(&[("a b", json!("long"), true)]);
     assert_eq!(check_new_metadata(&old, &one), Ok(()));
     let refusal = check_new_metadata(&Metadata { partition_columns: vec![], ..old.clone() }, &odd).unwrap_err();

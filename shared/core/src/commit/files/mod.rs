@@ -26,6 +26,7 @@ use super::sanity::row_count;
 use super::statistics_honesty::check_statistics;
 use super::verdict::{Refusal, clip};
 use crate::delta::AddFile;
+use crate::delta::features::row_tracking_columns;
 use crate::delta::footer::{
     Footer, FooterCache, FooterError, TableColumns, cache_of, check_footer, file_fields, read_footer_of_many,
 };
@@ -36,10 +37,6 @@ use crate::store::{ETag, ObjectError, ObjectKey, ObjectMeta};
 pub const CONCURRENT_FILES: usize = 32;
 /// Warnings kept of all files together.
 const WARNINGS_MAX: usize = 20;
-/// Properties that name columns which only row tracking knows.
-const ROW_TRACKING_COLUMNS: [&str; 2] =
-    ["delta.rowTracking.materializedRowIdColumnName", "delta.rowTracking.materializedRowCommitVersionColumnName"];
-
 /// A file refuses the commit, or could not be looked at.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileError {
@@ -183,14 +180,13 @@ struct FileJudge<'a> {
 impl<'a> FileJudge<'a> {
     fn new(ctx: Context<'a>, admission: &'a Admission) -> Self {
         let (metadata, schema) = (&admission.metadata, &admission.schema);
-        let row_tracking = ROW_TRACKING_COLUMNS.iter().filter_map(|name| metadata.property(name));
         FileJudge {
             ctx,
             admission,
             // Other modes were refused before.
             mode: MappingMode::of(metadata).unwrap_or_default(),
             partition_columns: physical_names(metadata, schema),
-            row_tracking: row_tracking.map(str::to_owned).collect(),
+            row_tracking: row_tracking_columns(metadata).into_iter().map(str::to_owned).collect(),
             has_change_feed: metadata.is_on("delta.enableChangeDataFeed"),
             rules: constraints::rules_of(metadata, schema),
             policy: constraints::policy_of(metadata),

@@ -1,8 +1,10 @@
-mod kit;
-
 mod conflicts;
 mod crashes;
 mod flow;
 mod hostile;
+pub(in crate::commit) mod judging;
+mod kit;
+mod mutated;
 mod schema;
 mod schema_properties;
+mod state;

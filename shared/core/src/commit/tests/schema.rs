@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::kit::Kit;
 use crate::commit::files::CONCURRENT_FILES;
 use crate::commit::verdict::Verdict;
-use crate::delta::testkit::{TABLE_ID, append_info, parquet_with};
+use crate::delta::testkit::{TABLE_ID, append_info, parquet_pages, parquet_rows};
 use crate::store::memory::MemoryObjects;
 use crate::store::{
     Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Object, ObjectError, ObjectKey, ObjectMeta, ObjectUsage,
@@ -43,7 +43,7 @@ async fn add_of(kit: &Kit, path: &str, file: &Value) -> Value {
     let has_statistics = file.get("statistics") != Some(&json!(false));
     let statistics = if has_statistics { EnabledStatistics::Chunk } else { EnabledStatistics::None };
     let properties = WriterProperties::builder().set_statistics_enabled(statistics).build();
-    let bytes = parquet_with(&message, file["rows"].as_array().unwrap(), properties);
+    let bytes = parquet_pages(&message, file["rows"].as_array().unwrap(), usize::MAX, properties);
     kit.table.put(path, &bytes).await;
     let partition = file.get("partition").cloned().unwrap_or(json!({}));
     let mut add = json!({"add": {"path": path, "partitionValues": partition, "size": bytes.len(),
@@ -226,8 +226,7 @@ async fn a_known_footer_of_an_object_that_changed_is_read_anew() {
         json!({"cdc": {"path": "x", "partitionValues": {}, "size": 1, "dataChange": false}}),
     ];
     kit.propose(1, 1, &refused).await;
-    let bytes =
-        parquet_with("message m { required binary id (STRING); }", &[json!({"id": "x"})], WriterProperties::default());
+    let bytes = parquet_rows("message m { required binary id (STRING); }", &[json!({"id": "x"})]);
     kit.table.put("a.parquet", &bytes).await;
     let mut add = add;
     add["add"]["size"] = json!(bytes.len());

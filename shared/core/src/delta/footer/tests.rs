@@ -393,3 +393,18 @@ fn a_file_has_the_schema_of_a_table() {
     let odd = "message m { optional group s { optional int64 n (TIMESTAMP(NANOS,true)); } }";
     assert!(table_schema(&decoded(&parquet_rows(odd, &[]))).unwrap_err().starts_with("s.n"));
 }
+
+#[tokio::test]
+async fn extra_columns_are_long_where_they_hold_row_ids() {
+    let schema = schema_of(&[("id", json!("long"), false)]);
+    for (column, fits) in [
+        ("optional int64 _row_id;", true),
+        ("optional int32 _row_id;", false),
+        ("optional binary _row_id (STRING);", false),
+        ("optional int64 _row_version;", false),
+    ] {
+        let message = format!("message m {{ required int64 id; {column} }}");
+        let check = check(&message, &[json!({"id": 1})], &schema).await;
+        assert_eq!(check.problems.is_empty(), fits, "{column}: {:?}", check.problems);
+    }
+}

@@ -68,7 +68,6 @@ impl From<SnapshotError> for SweepError {
             SnapshotError::NoTable(_) | SnapshotError::LogGap { .. } | SnapshotError::NoMetadata(_) => {
                 RefusalReason::MetadataIncomplete
             }
-            SnapshotError::UnsupportedCheckpoint { .. } => RefusalReason::UnsupportedFeature,
             SnapshotError::Damaged { .. } | SnapshotError::TooLarge { .. } => RefusalReason::MetadataUnreadable,
             SnapshotError::Path { .. } => RefusalReason::UnresolvedPath,
             SnapshotError::Store(error) => return error.clone().into(),
