@@ -52,6 +52,8 @@ pub struct Admission {
     pub timestamp_after_ms: Option<i64>,
     /// What else changes because the version moved.
     pub rebase: Rebase,
+    /// Winners after these must be judged together with them, not in a part of their own.
+    pub carries_over: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -138,6 +140,7 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
         schema,
         blindness: if candidate.is_blind() { Blindness::Blind } else { Blindness::Reading },
         warnings,
+        carries_over: !rebase.is_empty() || folded.is_some_and(|folded| folded.carries_over()),
         rebase,
     })))
 }

@@ -187,7 +187,7 @@ type Form = fn(usize, bool, Vec<Reads>) -> Does;
 const LEVELS: [Isolation; 3] = [Isolation::Serializable, Isolation::WriteSerializable, Isolation::Snapshot];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn more_winners_never_admit_what_fewer_refused(

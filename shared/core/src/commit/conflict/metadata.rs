@@ -45,6 +45,7 @@ impl Check<'_> {
             let text = format!("version {version} changed the table's metadata, and so does this commit");
             return self.refuse(Exception::MetadataChangedException, "METADATA_CHANGE", text);
         }
+        self.folded.adopted = true;
         let found = match &self.folded.before {
             Before::NotLoaded => {
                 self.folded.needs_table = true;

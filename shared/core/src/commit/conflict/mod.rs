@@ -83,6 +83,8 @@ pub struct FoldInputs<'a> {
 pub struct Folded {
     /// The table that the candidate read, with what it adopted since.
     pub before: Before,
+    /// A winner changed the protocol or the metadata.
+    adopted: bool,
     /// The state at the read version is needed.
     pub needs_table: bool,
     /// Files that must be known to exclude a conflict; until then they were taken to be harmless.
@@ -105,6 +107,7 @@ impl Folded {
     fn new(before: Before) -> Folded {
         Folded {
             before,
+            adopted: false,
             needs_table: false,
             needs_files: BTreeSet::new(),
             fresh: BTreeSet::new(),
@@ -115,6 +118,17 @@ impl Folded {
             tombstones: BTreeMap::new(),
             ids_not_preserved: false,
         }
+    }
+
+    /// Whether later winners are compared with something that came from these: then they cannot be checked in a part of
+    /// their own.
+    pub fn carries_over(&self) -> bool {
+        self.adopted
+            || !self.moved.is_empty()
+            || !self.backfilled.is_empty()
+            || !self.dropped.is_empty()
+            || !self.stripped.is_empty()
+            || !self.tombstones.is_empty()
     }
 
     /// Lines that an unbackfill adds.
@@ -141,16 +155,6 @@ pub fn fold<'a>(
         Check { inputs, winner: &winner, folded: &mut folded }.run()?;
     }
     Ok(folded)
-}
-
-/// Whether the candidate may have to take something over from this winner, which the next winners are compared with. Others
-/// can be checked in parts.
-pub fn carries_over(winner: &LoggedCommit) -> bool {
-    let actions = &winner.actions;
-    actions.protocol.is_some()
-        || actions.metadata.is_some()
-        || !actions.domains.is_empty()
-        || row_tracking::is_about_row_ids(actions.operation())
 }
 
 fn damaged(commit: &LoggedCommit, error: &PathError) -> Conflict {

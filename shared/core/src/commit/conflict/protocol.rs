@@ -59,6 +59,7 @@ impl Check<'_> {
             let text = format!("version {version} changed the table's protocol: {what}");
             return self.refuse(Exception::ProtocolChangedException, "PROTOCOL_CHANGE", text);
         }
+        self.folded.adopted = true;
         match &mut self.folded.before {
             Before::Known(table) => table.protocol = theirs.clone(),
             Before::NotLoaded => self.folded.needs_table = true,

@@ -24,11 +24,6 @@ fn about(operation: Option<&str>) -> About {
     }
 }
 
-/// Whether an operation gives files row ids, or takes them away.
-pub(super) fn is_about_row_ids(operation: Option<&str>) -> bool {
-    about(operation) != About::SomethingElse
-}
-
 /// Names alone are not believed: a commit that touches data is none of these.
 fn about_by_actions(actions: &Actions) -> About {
     if actions.removes.is_empty() && actions.cdc.is_empty() && actions.adds.iter().all(|add| !add.data_change) {

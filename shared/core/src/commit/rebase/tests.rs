@@ -129,7 +129,6 @@ async fn a_winner_that_switches_row_tracking_on_is_followed() {
 }
 
 #[tokio::test]
-#[ignore = "a file that is added once more is refused before"]
 async fn backfills_leave_alone_what_winners_touched() {
     let table = Scene::table(&[], &FEATURES, json!({})).with_files([add("a", 0), add("b", 0)]);
     let again = |path: &str, base: i64| moved(numbered(path, base, 1));

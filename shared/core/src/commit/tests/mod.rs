@@ -4,6 +4,8 @@ mod flow;
 mod hostile;
 pub(in crate::commit) mod judging;
 mod kit;
+mod matrix;
+mod model;
 mod mutated;
 mod schema;
 mod schema_properties;
