@@ -244,8 +244,8 @@ mod tests {
         }
         assert!(filter.is_full());
         assert!(Bloom::from_parts(Vec::new(), 0).may_contain(Mark(1, 2)), "an empty filter excludes nothing");
-        let mut collector = PathCollector::default();
-        collector.marks = (0..PATHS_MAX as u64).map(|mark| Mark(mark, 1)).collect();
+        let marks = (0..PATHS_MAX as u64).map(|mark| Mark(mark, 1)).collect();
+        let mut collector = PathCollector { marks, is_too_large: false };
         let mut same = collector.clone();
         same.marks.push(Mark(5, 1));
         collector.add_text("one more");

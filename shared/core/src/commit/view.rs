@@ -31,6 +31,10 @@ pub const WINNERS_MAX: i64 = 1_000;
 pub(super) const SMALL_FILES: usize = 20_000;
 /// A file of a table that is held, about.
 const FILE_BYTES: usize = 600;
+/// Commits read at once.
+const COMMITS_AT_ONCE: usize = 64;
+/// Commits that the head does not know, beyond which a checkpoint is read instead.
+const FAR_BEHIND: usize = 100;
 /// Commits that are held, as they lie in the log. (What is parsed of them takes a few times that.)
 const COMMITS_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// Of these, what is remembered for later runs.
@@ -145,10 +149,16 @@ async fn refresh(ctx: Context<'_>, view: View) -> Result<Option<View>, ViewError
         return Ok(None);
     }
     let listing = list_log(&*ctx.ports().objects, &root, Some(head.version)).await.map_err(CommitError::from)?;
-    if !has_known_commit(&head, &listing) {
+    if !has_known_commit(&head, &listing) || is_far_behind(&head, &listing) {
         return Ok(None);
     }
     catch_up(ctx, &root, head, state, held, &listing).await.map(Some)
+}
+
+/// Whether reading the log from its last checkpoint on is less work than reading what the head does not know.
+fn is_far_behind(head: &Head, listing: &LogListing) -> bool {
+    let unknown = listing.commits().filter(|(version, _)| *version > head.version).count();
+    unknown > FAR_BEHIND && listing.entries.iter().any(|entry| entry.name.is_checkpoint_after(head.version))
 }
 
 /// Whether the log still has the commit that the head names.
@@ -167,7 +177,7 @@ async fn open_view(
         && let Some(state) = TableState::load(ctx.ports(), root, item).await?
     {
         let listing = list_log(objects, root, Some(head.version)).await.map_err(CommitError::from)?;
-        if has_known_commit(&head, &listing) {
+        if has_known_commit(&head, &listing) && !is_far_behind(&head, &listing) {
             return catch_up(ctx, root, head, state, Held::default(), &listing).await.map(Some);
         }
     }
@@ -198,11 +208,14 @@ async fn catch_up(
         foreign.push(version);
         expected = expected.next();
     }
-    for commit in read_commits(ctx, root, foreign).await? {
-        state.apply(root, &commit).map_err(|error| damaged(&SnapshotError::Path { version: commit.version, error }))?;
-        held.commits.insert(commit.version, Arc::new(commit));
+    for part in foreign.chunks(COMMITS_AT_ONCE) {
+        for commit in read_commits(ctx, root, part.to_vec()).await? {
+            let path = |error| damaged(&SnapshotError::Path { version: commit.version, error });
+            state.apply(root, &commit).map_err(path)?;
+            held.commits.insert(commit.version, Arc::new(commit));
+        }
+        held.shrink(COMMITS_MAX_BYTES, latest..=latest);
     }
-    held.shrink(COMMITS_MAX_BYTES, latest..=latest);
     state.spill(ctx.ports(), root).await?;
     let latest_etag = listing.commit(latest).map(|entry| entry.etag.clone());
     let warm = Some(ctx.app.warm.clone());

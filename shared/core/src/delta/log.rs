@@ -112,6 +112,16 @@ impl LogName {
         }
     }
 
+    /// Whether it is (a part of) a checkpoint of a later version.
+    pub fn is_checkpoint_after(self, version: Version) -> bool {
+        match self {
+            LogName::ClassicCheckpoint(found)
+            | LogName::MultiPartCheckpoint { version: found, .. }
+            | LogName::V2Checkpoint { version: found, .. } => found > version,
+            LogName::Commit(_) | LogName::Compacted { .. } | LogName::Other => false,
+        }
+    }
+
     /// The name as it stands in the log; `None` where it is not ours.
     pub fn text(self) -> Option<String> {
         Some(match self {

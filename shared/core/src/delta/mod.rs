@@ -6,6 +6,8 @@ mod actions;
 mod checkpoint;
 pub mod deletion_vector;
 pub mod features;
+#[cfg(test)]
+mod fixture_tests;
 pub mod footer;
 pub mod json;
 pub mod log;

@@ -10,7 +10,10 @@ use super::snapshot::{FileKey, load, load_listed_wanted, load_wanted};
 use super::testkit::{Form, TableKit, action_lines, text};
 use super::{Covers, Snapshot, Wanted};
 use crate::location::Location;
-use crate::store::{ObjectKey, Objects, PutOptions, ReadObjects};
+use crate::store::{
+    GetOptions, ListPage, ListRequest, Object, ObjectError, ObjectKey, ObjectMeta, ObjectUsage, Objects, PutOptions,
+    ReadObjects,
+};
 
 /// One random action; what fits the state becomes a line.
 #[derive(Clone, Debug)]
@@ -65,10 +68,10 @@ fn lines_of(ops: &[Op], live: &mut BTreeMap<u8, Option<u8>>) -> Vec<Value> {
     let mut lines = vec![json!({"commitInfo": {"operation": "x"}})];
     let mut touched = std::collections::BTreeSet::new();
     let add = |file: u8, rows: u32, vector: Option<u8>| {
-        let stats = (rows % 3 != 0).then(|| json!({"numRecords": rows, "tightBounds": false}).to_string());
+        let stats = (!rows.is_multiple_of(3)).then(|| json!({"numRecords": rows, "tightBounds": false}).to_string());
         let mut add = json!({"path": path_of(file), "partitionValues": {"p": if file == 2 { None } else { Some("x") }},
-            "size": rows, "modificationTime": rows, "dataChange": rows % 2 == 0, "baseRowId": (rows % 4 == 0).then_some(rows),
-            "defaultRowCommitVersion": (rows % 4 == 0).then_some(3), "tags": {"t": "1"}});
+            "size": rows, "modificationTime": rows, "dataChange": rows.is_multiple_of(2), "baseRowId": rows.is_multiple_of(4).then_some(rows),
+            "defaultRowCommitVersion": rows.is_multiple_of(4).then_some(3), "tags": {"t": "1"}});
         if let Some(stats) = stats {
             add["stats"] = stats.into();
         }
@@ -258,4 +261,68 @@ async fn a_large_table_is_read_without_being_kept() {
     assert!(used.gets <= 1 + 3 + 1, "{}", used.gets);
     let size = objects.head(&super::log::checkpoint_key(&kit.root, Version(0))).await.unwrap().size_bytes;
     assert!(used.bytes_read < 2 * size, "{} of {size}", used.bytes_read);
+}
+
+/// Remembers the longest answer.
+struct Watched<'a> {
+    objects: &'a dyn ReadObjects,
+    longest_bytes: std::sync::atomic::AtomicUsize,
+}
+
+#[async_trait::async_trait]
+impl ReadObjects for Watched<'_> {
+    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
+        let object = self.objects.get(at, options).await?;
+        self.longest_bytes.fetch_max(object.bytes.len(), std::sync::atomic::Ordering::Relaxed);
+        Ok(object)
+    }
+
+    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
+        self.objects.head(at).await
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
+        self.objects.list(request).await
+    }
+
+    fn object_usage(&self) -> ObjectUsage {
+        self.objects.object_usage()
+    }
+}
+
+/// A million files in one row group. What is kept: one file, and 16 bytes for each path of the filter; what is in memory
+/// on the way: a window of 4 MiB and a page for each column that is read.
+///
+/// `cargo test --release -p lakewarden-core --lib a_million_files -- --ignored --nocapture`
+#[tokio::test]
+#[ignore = "takes a minute without optimisation"]
+async fn a_million_files_are_read_in_windows() {
+    const FILES: usize = 1_000_000;
+    let kit = TableKit::new().await;
+    kit.log(0, &kit.creation()).await;
+    let (others, _) = action_lines(&load(&*kit.world.objects, &kit.root, None).await.unwrap());
+    let stats = "{\"numRecords\":1000,\"minValues\":{\"id\":1},\"maxValues\":{\"id\":1000},\"nullCount\":{\"id\":0}}";
+    let path = |index: usize| format!("p=x/part-{index:07}-{:032x}.parquet", index as u128 * 0x9e37_79b9_7f4a_7c15);
+    let message = "message m { optional group add { optional binary path (STRING); optional int64 size; optional binary stats (STRING); }
+        optional group protocol { optional int32 minReaderVersion; optional int32 minWriterVersion; }
+        optional group metaData { optional binary id (STRING); optional binary schemaString (STRING); } }";
+    let rows = others
+        .into_iter()
+        .chain((0..FILES).map(|index| json!({"add": {"path": path(index), "size": index, "stats": stats}})));
+    let bytes = super::testkit::parquet_rows(message, &rows.collect::<Vec<_>>());
+    let size = bytes.len();
+    let at = super::log::checkpoint_key(&kit.root, Version(0));
+    kit.world.objects.put(&at, bytes.into(), &PutOptions::default()).await.unwrap();
+    let objects = Watched { objects: &*kit.world.objects, longest_bytes: Default::default() };
+    let listing = super::snapshot::list_for(&objects, &kit.root, None).await.unwrap();
+    let one = kit.root.object(&path(654_321));
+    let mut told = 0;
+    let mut observer = |_: &ObjectKey| told += 1;
+    let wanted = Wanted::Only([one.clone()].into());
+    let found = load_listed_wanted(&objects, &kit.root, &listing, None, &wanted, Some(&mut observer)).await.unwrap();
+    let longest = objects.longest_bytes.into_inner();
+    println!("checkpoint {size} bytes; longest read {longest} bytes; kept {} of {told} files", found.live.len());
+    assert_eq!((told, found.live.len(), found.tombstones.len()), (FILES, 1, 0));
+    assert_eq!(found.live_at(&one).next().unwrap().1.size, 654_321);
+    assert!(longest <= 4 * 1024 * 1024, "{longest}");
 }

@@ -147,7 +147,6 @@ async fn facts_tell_what_was_live_then_and_now() {
             assert_eq!(live, [1, 0, 1]);
             assert!(facts.live(&at("a"))[0].0.dv_id.is_some());
             assert!(facts.knows(&at("nothing")) && !facts.knows(&at("other")));
-            assert_eq!(facts.table_at_read().is_some(), true);
             let domains = facts.table_at_read().unwrap().domains.len();
             assert_eq!(domains, usize::from(read == 3));
         }
@@ -289,4 +288,25 @@ async fn a_log_that_cannot_be_listed_fails_the_run_and_nothing_else() {
     assert!(matches!(view::load(kit.ctx(), &kit.table.root, id(2)).await, Err(ViewError::Failed(_))));
     assert_eq!(short(&kit.judge(&staged).await), "committed 2");
     assert!(kit.table.get(&log_key(&kit.table.root, "00000000000000000002.json")).await.is_some());
+}
+
+#[tokio::test]
+async fn a_head_that_is_far_behind_is_caught_up_by_a_checkpoint() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+    for version in 2..150 {
+        kit.table.log(version, &[json!({"txn": {"appId": "app", "version": version}})]).await;
+    }
+    let objects = &*kit.table.world.objects;
+    let gets_of = |kit: Kit, version: i64| async move {
+        let staged = kit.stage(version, version as u128, &[kit.file(&format!("{version}")).await, append_info()]).await;
+        let before = objects.object_usage().gets;
+        assert_eq!(short(&kit.judge(&staged).await), format!("committed {version}"));
+        objects.object_usage().gets - before
+    };
+    let latest = snapshot::load(objects, &kit.table.root, Some(Version(145))).await.unwrap();
+    kit.table.checkpoint_as(&latest, Form::Classic).await;
+    // The staged object, its file, the checkpoint, the commits after it.
+    assert_eq!(gets_of(kit.clone(), 150).await, 2 + 1 + 4);
+    assert_eq!(gets_of(kit.cold(), 151).await, 2);
 }

@@ -30,6 +30,9 @@ impl Default for Portions {
     }
 }
 
+/// Longest page that is read, so that a damaged one does not make us fetch the column whole.
+const PAGE_MAX_BYTES: u64 = 128 * 1024 * 1024;
+
 /// A file that is read in ranges, and the part of it that is in memory already.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
@@ -168,6 +171,9 @@ impl ColumnPages {
                     let held = self.window.end().saturating_sub(self.next);
                     let doubled = self.next.saturating_add(held.saturating_mul(2).max(source.portions.window_bytes));
                     needed = asked.needed.unwrap_or(doubled).max(self.window.end().saturating_add(1)).min(self.end);
+                    if needed.saturating_sub(self.next) > PAGE_MAX_BYTES {
+                        return Err(CheckpointError::damaged(format!("a page of more than {PAGE_MAX_BYTES} bytes")));
+                    }
                 }
             }
         }
