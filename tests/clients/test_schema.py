@@ -204,7 +204,7 @@ def test_a_partition_column_in_the_file_has_its_value(clients, unique, tmp_path)
 
 
 def test_files_that_are_none(orders, clients, tmp_path):
-    for body, reason in [(b"PAR1" + b"x" * 100 + b"PAR1", "NOT_PARQUET"), (b"x" * 20 + b"\x08\x00\x00\x00PARE", "ENCRYPTED_FILE"), (b"", "FILE_SIZE")]:
+    for body, reason in [(b"PAR1" + b"x" * 100 + b"PAR1", "NOT_PARQUET"), (b"x" * 20 + b"\x08\x00\x00\x00PARE", "ENCRYPTED_FILE"), (b"", "NOT_PARQUET")]:
         proposal = orders.fork_append(order_rows())
         added = proposal.added()[0]
         clients.s3.put_object(Bucket=LAKE, Key=f"{orders.prefix}/{added['path']}", Body=body)

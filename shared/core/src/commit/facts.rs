@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::delta::Covers;
 use crate::delta::snapshot::{FileKey, LoggedCommit, key_of_add, key_of_remove};
 use crate::delta::{AddFile, DomainMetadata, Metadata, PathError, Protocol, Snapshot};
 use crate::location::Location;
