@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::constraints::{parse_day, parse_instant};
 use super::verdict::{Exception, Refusal, clip};
 use crate::delta::AddFile;
-use crate::delta::footer::{Bound, Datum, FileField, Kind, LeafFacts, Node, facts_of_file, find};
+use crate::delta::footer::{Bound, Datum, FileField, FileIndex, Kind, LeafFacts, Node, facts_of_file};
 use crate::delta::json::parse_strict;
 use crate::delta::schema::{DataType, Field, MappingMode, Primitive, Schema, join};
 
@@ -104,10 +104,11 @@ impl Check<'_> {
         if said.is_nothing() {
             return None;
         }
+        let index = found.map(|found| FileIndex::of(found, self.mode));
         expected.iter().find_map(|field| {
             let path = join(above, &field.name);
             let name = field.physical_name(self.mode);
-            let file = found.and_then(|found| find(found, field, self.mode));
+            let file = index.as_ref().and_then(|index| index.find(field));
             match (&field.data_type, file.map(|file| &file.node)) {
                 (DataType::Struct(inner), Some(Node::Struct(group))) => {
                     self.fields(&path, inner, Some(group), said.below(name))

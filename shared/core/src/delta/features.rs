@@ -217,8 +217,7 @@ mod tests {
             (protocol(4, 7, &[]), "Versions"),
             (protocol(1, 8, &[]), "Versions"),
             (protocol(0, 2, &[]), "Versions"),
-            (protocol(3, 7, &["typeWidening"]), "Feature"),
-            (protocol(3, 7, &["variantType"]), "Feature"),
+            (protocol(3, 7, &["variantShredding-preview"]), "Feature"),
             (protocol(3, 7, &["somethingNew"]), "Feature"),
         ] {
             assert!(format!("{:?}", check_protocol(&candidate).unwrap_err()).starts_with(expected));

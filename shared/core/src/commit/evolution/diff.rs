@@ -1,5 +1,7 @@
 //! What differs between two schemas, field by field.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use crate::delta::schema::{COLUMN_ID, DataType, Field, PHYSICAL_NAME, Primitive, Schema, TYPE_CHANGES, join};
@@ -96,27 +98,46 @@ pub fn diff(old: &Schema, new: &Schema) -> Vec<SchemaChange> {
 
 /// The field that `before` has become.
 pub fn successor<'n>(before: &Field, new: &'n [Field]) -> Option<&'n Field> {
-    if let Some(id) = before.column_id() {
-        if let Some(found) = new.iter().find(|field| field.column_id() == Some(id)) {
-            return Some(found);
+    Successors::of(new).find(before).map(|(_, field)| field)
+}
+
+/// Fields of a struct, by what their predecessors are known by.
+#[derive(Debug)]
+pub struct Successors<'n> {
+    by_id: HashMap<i64, (usize, &'n Field)>,
+    by_name: HashMap<&'n str, (usize, &'n Field)>,
+}
+
+impl<'n> Successors<'n> {
+    pub fn of(new: &'n [Field]) -> Successors<'n> {
+        let places = new.iter().enumerate();
+        Successors {
+            by_id: places.clone().filter_map(|(at, field)| Some((field.column_id()?, (at, field)))).collect(),
+            by_name: places.map(|(at, field)| (field.name.as_str(), (at, field))).collect(),
         }
-        return new.iter().find(|field| field.name == before.name && field.column_id().is_none());
     }
-    new.iter().find(|field| field.name == before.name)
+
+    /// The field, and its place.
+    pub fn find(&self, before: &Field) -> Option<(usize, &'n Field)> {
+        let by_name = self.by_name.get(before.name.as_str()).copied();
+        match before.column_id() {
+            Some(id) => {
+                let by_id = self.by_id.get(&id).copied();
+                by_id.or(by_name.filter(|(_, field)| field.column_id().is_none()))
+            }
+            None => by_name,
+        }
+    }
 }
 
 fn fields(old_above: &str, above: &str, old: &[Field], new: &[Field], out: &mut Vec<SchemaChange>) {
-    let pairs: Vec<(&Field, Option<usize>)> = old
-        .iter()
-        .map(|before| {
-            let found = successor(before, new);
-            (before, found.and_then(|found| new.iter().position(|field| std::ptr::eq(field, found))))
-        })
-        .collect();
+    let successors = Successors::of(new);
+    let pairs: Vec<(&Field, Option<(usize, &Field)>)> =
+        old.iter().map(|before| (before, successors.find(before))).collect();
     let mut furthest = None;
     for (before, at) in &pairs {
         let old_path = join(old_above, &before.name);
-        let Some((index, after)) = at.and_then(|index| Some((index, new.get(index)?))) else {
+        let Some((index, after)) = *at else {
             let kind = ChangeKind::Dropped { data_type: before.data_type.to_string() };
             out.push(SchemaChange { path: old_path.clone(), old_path: Some(old_path), kind });
             continue;
@@ -141,8 +162,9 @@ fn fields(old_above: &str, above: &str, old: &[Field], new: &[Field], out: &mut 
         }
         types(&old_path, &path, &before.data_type, &after.data_type, out);
     }
+    let kept: HashSet<usize> = pairs.iter().filter_map(|(_, at)| at.map(|(index, _)| index)).collect();
     for (index, after) in new.iter().enumerate() {
-        if pairs.iter().any(|(_, at)| *at == Some(index)) {
+        if kept.contains(&index) {
             continue;
         }
         let kind = ChangeKind::Added {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diff::successor;
+use super::diff::Successors;
 use super::refuse;
 use crate::commit::verdict::Refusal;
 use crate::delta::Metadata;
@@ -128,8 +128,9 @@ fn check_switch_on(old: &Schema, new: &Schema) -> Result<(), Refusal> {
 
 /// Fields that stay, at any depth.
 fn pairs<'a>(above: &str, old: &'a [Field], new: &'a [Field], out: &mut Vec<(String, &'a Field, &'a Field)>) {
+    let successors = Successors::of(new);
     for before in old {
-        let Some(after) = successor(before, new) else { continue };
+        let Some((_, after)) = successors.find(before) else { continue };
         let path = join(above, &after.name);
         out.push((path.clone(), before, after));
         pairs_of_types(&path, &before.data_type, &after.data_type, out);

@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use super::kind::{Fit, Kind, fit};
 use super::nulls::check_nulls;
 use super::tree::{FileField, Node, Presence, file_fields};
@@ -77,15 +79,50 @@ pub fn check_footer(metadata: &ParquetMetaData, table: TableColumns<'_>) -> Foot
 
 /// The field of a file that holds a column of the table.
 pub fn find<'f>(found: &'f [FileField], field: &Field, mode: MappingMode) -> Option<&'f FileField> {
+    found.iter().find(|one| key_of_file(one, mode).is_some_and(|key| Some(key) == key_of(field, mode)))
+}
+
+/// The same for many columns of one struct; files can have very many.
+#[derive(Debug)]
+pub struct FileIndex<'f> {
+    fields: HashMap<Key<'f>, &'f FileField>,
+    mode: MappingMode,
+}
+
+impl<'f> FileIndex<'f> {
+    pub fn of(found: &'f [FileField], mode: MappingMode) -> FileIndex<'f> {
+        let mut fields = HashMap::new();
+        for one in found {
+            if let Some(key) = key_of_file(one, mode) {
+                fields.entry(key).or_insert(one);
+            }
+        }
+        FileIndex { fields, mode }
+    }
+
+    pub fn find(&self, field: &Field) -> Option<&'f FileField> {
+        self.fields.get(&key_of(field, self.mode)?).copied()
+    }
+}
+
+/// What a column is found by.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Key<'a> {
+    Name(&'a str),
+    Id(i64),
+}
+
+fn key_of_file(one: &FileField, mode: MappingMode) -> Option<Key<'_>> {
     match mode {
-        MappingMode::None | MappingMode::Name => {
-            let name = field.physical_name(mode);
-            found.iter().find(|one| one.name == name)
-        }
-        MappingMode::Id => {
-            let id = field.column_id()?;
-            found.iter().find(|one| one.id == Some(id))
-        }
+        MappingMode::None | MappingMode::Name => Some(Key::Name(&one.name)),
+        MappingMode::Id => one.id.map(Key::Id),
+    }
+}
+
+fn key_of(field: &Field, mode: MappingMode) -> Option<Key<'_>> {
+    match mode {
+        MappingMode::None | MappingMode::Name => Some(Key::Name(field.physical_name(mode))),
+        MappingMode::Id => field.column_id().map(Key::Id),
     }
 }
 
@@ -129,9 +166,21 @@ impl Comparison<'_> {
 
     /// Fields of one struct.
     fn fields(&mut self, at: &At<'_>, found: &[FileField], expected: &[Field]) {
-        for (index, one) in found.iter().enumerate() {
+        let mode = self.table.mode;
+        let columns: HashMap<Key<'_>, &Field> =
+            expected.iter().filter_map(|field| Some((key_of(field, mode)?, field))).collect();
+        let spellings: HashMap<String, &Field> = match mode {
+            MappingMode::Id => HashMap::new(),
+            _ => expected.iter().map(|field| (field.physical_name(mode).to_lowercase(), field)).collect(),
+        };
+        let mut seen: HashMap<String, &FileField> = HashMap::new();
+        for one in found {
+            // A file that is wrong altogether is wrong soon.
+            if self.out.problems.len() >= PROBLEMS_MAX {
+                return;
+            }
             let path = join(at.path, &one.name);
-            if let Some(twin) = found.iter().take(index).find(|other| same_but_for_case(&other.name, &one.name)) {
+            if let Some(twin) = seen.insert(one.name.to_lowercase(), one) {
                 let text = format!(
                     "the file has the columns `{}` and `{}`, which differ at most by case",
                     twin.name, one.name
@@ -139,30 +188,23 @@ impl Comparison<'_> {
                 self.problem(DUPLICATES, &path, (None, None), (text, "write each column once"));
                 continue;
             }
-            match expected.iter().find(|field| self.holds(one, field)) {
+            match key_of_file(one, mode).and_then(|key| columns.get(&key)) {
                 Some(field) => self.field(at, one, field),
                 None if at.path.is_empty() && self.may_be_extra(one) => {}
-                None => self.unknown_column(&path, one, expected),
+                None => {
+                    let misspelled = spellings.get(&one.name.to_lowercase()).copied();
+                    self.unknown_column(&path, one, expected, misspelled);
+                }
             }
         }
+        let index = FileIndex::of(found, mode);
         for field in expected {
-            let is_there = found.iter().any(|one| self.holds(one, field) || self.misspells(one, field));
+            let is_misspelled = mode != MappingMode::Id && seen.contains_key(&field.physical_name(mode).to_lowercase());
             let is_elsewhere = at.path.is_empty() && self.table.is_partition(field);
-            if !is_there && !is_elsewhere {
+            if index.find(field).is_none() && !is_misspelled && !is_elsewhere {
                 self.missing(&join(at.path, &field.name), field);
             }
         }
-    }
-
-    fn holds(&self, one: &FileField, field: &Field) -> bool {
-        match self.table.mode {
-            MappingMode::None | MappingMode::Name => one.name == field.physical_name(self.table.mode),
-            MappingMode::Id => one.id.is_some() && one.id == field.column_id(),
-        }
-    }
-
-    fn misspells(&self, one: &FileField, field: &Field) -> bool {
-        self.table.mode != MappingMode::Id && same_but_for_case(&one.name, field.physical_name(self.table.mode))
     }
 
     /// Columns of a file that a table does not list.
@@ -183,9 +225,9 @@ impl Comparison<'_> {
         }
     }
 
-    fn unknown_column(&mut self, path: &str, one: &FileField, expected: &[Field]) {
+    fn unknown_column(&mut self, path: &str, one: &FileField, expected: &[Field], misspelled: Option<&Field>) {
         let mode = self.table.mode;
-        if let Some(field) = expected.iter().find(|field| self.misspells(one, field)) {
+        if let Some(field) = misspelled {
             let name = field.physical_name(mode);
             let text = format!("the file spells `{}` where the table has `{name}`: readers would see nulls", one.name);
             let types = (Some(name.to_owned()), Some(one.name.clone()));
@@ -299,8 +341,4 @@ fn is_variant(fields: &[FileField]) -> bool {
         fields.iter().any(|field| field.name == name && matches!(&field.node, Node::Leaf { kind: Kind::Bytes, .. }))
     };
     fields.len() == 2 && is_binary("metadata") && is_binary("value")
-}
-
-fn same_but_for_case(a: &str, b: &str) -> bool {
-    a == b || a.to_lowercase() == b.to_lowercase()
 }

@@ -12,7 +12,7 @@ mod tree;
 mod value;
 
 pub use cache::{FooterCache, cache_of};
-pub use compare::{FooterCheck, SchemaProblem, TableColumns, UnprovedNotNull, check_footer, find};
+pub use compare::{FileIndex, FooterCheck, SchemaProblem, TableColumns, UnprovedNotNull, check_footer, find};
 pub use facts::{Bound, LeafFacts, facts_of_file, facts_of_group};
 pub use kind::{Kind, Unit};
 pub use nulls::{Nulls, count_nulls};

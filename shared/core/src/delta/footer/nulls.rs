@@ -2,7 +2,7 @@
 
 use parquet::file::metadata::ParquetMetaData;
 
-use super::compare::{FooterCheck, SchemaProblem, TableColumns, UnprovedNotNull, find};
+use super::compare::{FileIndex, FooterCheck, SchemaProblem, TableColumns, UnprovedNotNull};
 use super::tree::{FileField, Node, Presence};
 use crate::delta::schema::{DataType, Field};
 
@@ -44,8 +44,9 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn fields(&mut self, above: &[String], found: &[FileField], expected: &[&Field], parents: Parents) {
+        let index = FileIndex::of(found, self.table.mode);
         for field in expected {
-            let Some(one) = find(found, field, self.table.mode) else { continue };
+            let Some(one) = index.find(field) else { continue };
             let steps: Vec<String> = above.iter().cloned().chain([field.name.clone()]).collect();
             let required = one.presence == Presence::Required;
             if !field.nullable && !required {

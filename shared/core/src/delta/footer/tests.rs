@@ -408,3 +408,17 @@ async fn extra_columns_are_long_where_they_hold_row_ids() {
         assert_eq!(check.problems.is_empty(), fits, "{column}: {:?}", check.problems);
     }
 }
+
+#[tokio::test]
+async fn very_many_columns_are_compared_once_each() {
+    let names: Vec<String> = (0..3_000).map(|index| format!("c{index}")).collect();
+    let columns: Vec<(&str, Value, bool)> = names.iter().map(|name| (name.as_str(), json!("long"), true)).collect();
+    let schema = schema_of(&columns);
+    let message = |letter: &str| {
+        let columns: String = (0..3_000).map(|index| format!("optional int64 {letter}{index};")).collect();
+        format!("message m {{ {columns} }}")
+    };
+    assert_eq!(check(&message("c"), &[json!({"c0": 1})], &schema).await, FooterCheck::default());
+    assert_eq!(check(&message("C"), &[], &schema).await.problems.len(), 20, "enough is enough");
+    assert_eq!(check(&message("x"), &[], &schema).await.problems.len(), 20);
+}
