@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::candidate::Candidate;
 use super::facts::{FileFacts, TableAtRead};
 use super::isolation::Isolation;
+use super::read_set::BoundReads;
 use super::rebase::RowIds;
 use super::table_facts::{FileValues, TableFacts};
 use super::verdict::{Exception, Refusal};
@@ -149,10 +150,11 @@ pub fn fold<'a>(
     winners: impl IntoIterator<Item = &'a LoggedCommit>,
 ) -> Result<Folded, Conflict> {
     let mut folded = Folded::new(before);
+    let reads = inputs.candidate.reads.bind(inputs.table);
     for commit in winners {
         let winner = Winner::of(inputs.table.root, commit, inputs.blindness.get(&commit.version).copied())
             .map_err(|error| damaged(commit, &error))?;
-        Check { inputs, winner: &winner, folded: &mut folded }.run()?;
+        Check { inputs, reads: &reads, winner: &winner, folded: &mut folded }.run()?;
     }
     Ok(folded)
 }
@@ -166,6 +168,7 @@ fn damaged(commit: &LoggedCommit, error: &PathError) -> Conflict {
 /// One winner.
 struct Check<'a> {
     inputs: FoldInputs<'a>,
+    reads: &'a BoundReads,
     winner: &'a Winner<'a>,
     folded: &'a mut Folded,
 }
@@ -199,7 +202,7 @@ impl Check<'_> {
     }
 
     fn may_have_read(&self, file: FileValues<'_>) -> Option<&'static str> {
-        self.inputs.candidate.reads.touches(self.inputs.table, file)
+        self.reads.touches(file)
     }
 
     /// An action whose effect is not known may do anything.

@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::refusals::{changed, footer_refusal, missing, row_count_differs, schema_refusal, wrong_size};
 use self::scan::Budget;
+use super::ahead::Seen;
 use super::candidate::Candidate;
 use super::constraints::{self, Policy, Rule};
 use super::context::Context;
@@ -67,8 +68,15 @@ pub struct Checked {
 /// Reads the footer of every added file and compares it with the commit, the schema and the table's constraints; looks
 /// whether change-feed files exist. One ranged GET for each added file (two for large footers, one HEAD where the footer
 /// is known), one HEAD for each change-feed file; more only for columns that constraints need and statistics do not tell.
-pub async fn check_files(ctx: Context<'_>, candidate: &Candidate, admission: &Admission) -> Result<Checked, FileError> {
-    let judge = FileJudge::new(ctx, admission);
+///
+/// A footer that was `seen` under the head that is judged against costs nothing.
+pub(super) async fn check_files(
+    ctx: Context<'_>,
+    candidate: &Candidate,
+    admission: &Admission,
+    seen: Seen<'_>,
+) -> Result<Checked, FileError> {
+    let judge = FileJudge::new(ctx, admission, seen);
     let mut running = Running::new();
     for (add, key) in candidate.actions.adds.iter().zip(&candidate.add_keys) {
         // A file that is in the table already gets another deletion vector: its rows were judged when they came.
@@ -165,6 +173,7 @@ async fn check_there(ctx: Context<'_>, path: &str, key: &ObjectKey, size: i64) -
 struct FileJudge<'a> {
     ctx: Context<'a>,
     admission: &'a Admission,
+    seen: Seen<'a>,
     mode: MappingMode,
     partition_columns: Vec<String>,
     row_tracking: Vec<String>,
@@ -178,11 +187,12 @@ struct FileJudge<'a> {
 }
 
 impl<'a> FileJudge<'a> {
-    fn new(ctx: Context<'a>, admission: &'a Admission) -> Self {
+    fn new(ctx: Context<'a>, admission: &'a Admission, seen: Seen<'a>) -> Self {
         let (metadata, schema) = (&admission.metadata, &admission.schema);
         FileJudge {
             ctx,
             admission,
+            seen,
             // Other modes were refused before.
             mode: MappingMode::of(metadata).unwrap_or_default(),
             partition_columns: physical_names(metadata, schema),
@@ -213,6 +223,10 @@ impl<'a> FileJudge<'a> {
         key: &ObjectKey,
     ) -> Result<(Arc<Footer>, Option<OwnedSemaphorePermit>), FileError> {
         self.ctx.check_time("reading data files", 0)?;
+        let size = u64::try_from(add.size).unwrap_or(0);
+        if let Some(seen) = self.seen.footer(key, size) {
+            return Ok((seen.clone(), None));
+        }
         if let Some(known) = self.cache.get(key) {
             let meta = check_there(self.ctx, &add.path, key, add.size).await?;
             if meta.etag == known.etag {
@@ -220,7 +234,6 @@ impl<'a> FileJudge<'a> {
             }
             self.cache.forget(key);
         }
-        let size = u64::try_from(add.size).unwrap_or(0);
         match read_footer_of_many(&*self.ctx.ports().objects, key, size, &self.large).await {
             Ok((footer, permit)) => {
                 let footer = Arc::new(footer);

@@ -68,13 +68,19 @@ enum Node {
     Compare(Comparison, Place, Option<Span>),
     /// Null for every row.
     Null,
-    In {
-        at: Place,
-        spans: Vec<Span>,
-        has_null: bool,
-        has_unusable: bool,
-    },
+    In(OneOf),
     IsNull(Place),
+}
+
+/// A list of constants.
+#[derive(Debug)]
+struct OneOf {
+    at: Place,
+    /// Ascending, where all are points.
+    spans: Vec<Span>,
+    are_points: bool,
+    has_null: bool,
+    has_unusable: bool,
 }
 
 /// Where a column's values are told.
@@ -137,17 +143,7 @@ impl<'a> Binder<'a> {
                 if literals.iter().any(|literal| self.may_be_column(literal)) {
                     return Node::Unknown;
                 }
-                let usable: Vec<Option<Span>> = literals
-                    .iter()
-                    .filter(|literal| **literal != Literal::Null)
-                    .map(|literal| span_of(literal, &at.kind))
-                    .collect();
-                Node::In {
-                    has_null: usable.len() < literals.len(),
-                    has_unusable: usable.iter().any(Option::is_none) || literals.is_empty(),
-                    spans: usable.into_iter().flatten().collect(),
-                    at,
-                }
+                Node::In(OneOf::new(at, literals))
             }
             Predicate::IsNull(column) => {
                 let field = self.field(column).filter(|_| column.cast.is_none());
@@ -327,6 +323,48 @@ fn finite(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|value| value.is_finite())
 }
 
+impl OneOf {
+    fn new(at: Place, literals: &[Literal]) -> OneOf {
+        let usable: Vec<Option<Span>> = literals
+            .iter()
+            .filter(|literal| **literal != Literal::Null)
+            .map(|literal| span_of(literal, &at.kind))
+            .collect();
+        let has_null = usable.len() < literals.len();
+        let has_unusable = usable.iter().any(Option::is_none) || literals.is_empty();
+        let mut spans: Vec<Span> = usable.into_iter().flatten().collect();
+        spans.sort_by(|a, b| a.low.compare(&b.low).unwrap_or(Ordering::Equal));
+        OneOf { are_points: spans.iter().all(Span::is_point), at, spans, has_null, has_unusable }
+    }
+
+    fn outcomes(&self, domain: &Domain) -> Outcomes {
+        let found = match (&domain.low, &domain.high) {
+            _ if self.has_unusable => Outcomes::ANY,
+            (Some(low), Some(high)) if self.are_points => self.between(domain, low, high),
+            _ => {
+                let spans = self.spans.iter().map(|span| compare(Comparison::Equal, domain, span));
+                spans.fold(Outcomes { falsehood: true, ..Outcomes::NEVER }, Outcomes::or)
+            }
+        };
+        // A value that is not in a list with a null may be that null.
+        if self.has_null { Outcomes { falsehood: false, null: true, ..found } } else { found }
+    }
+
+    /// The outcomes of the one constant that lies in the domain, or of none: the others say no more.
+    fn between(&self, domain: &Domain, low: &Value, high: &Value) -> Outcomes {
+        let from = self.spans.partition_point(|span| span.low.compare(low) == Some(Ordering::Less));
+        match self.spans.get(from) {
+            Some(first) if first.low.compare(high).is_none_or(Ordering::is_le) => {
+                compare(Comparison::Equal, domain, first)
+            }
+            _ => {
+                let falsehood = domain.may_be_value;
+                Outcomes { truth: false, falsehood, null: domain.may_be_null }
+            }
+        }
+    }
+}
+
 impl Bound {
     /// The outcomes for the rows of a file; statistics are parsed when first needed.
     pub fn outcomes(&self, file: FileValues<'_>) -> Outcomes {
@@ -355,16 +393,7 @@ impl FileView<'_> {
             },
             Node::Compare(comparison, at, Some(span)) => compare(*comparison, &self.domain(at), span),
             Node::Null => NULL,
-            Node::In { at, spans, has_null, has_unusable } => {
-                let domain = self.domain(at);
-                let found = spans
-                    .iter()
-                    .map(|span| compare(Comparison::Equal, &domain, span))
-                    .fold(truth(false), |all, one| all.or(one));
-                let found = if *has_unusable { Outcomes::ANY } else { found };
-                // A value that is not in a list with a null may be that null.
-                if *has_null { Outcomes { falsehood: false, null: true, ..found } } else { found }
-            }
+            Node::In(list) => list.outcomes(&self.domain(&list.at)),
             Node::IsNull(at) => {
                 let domain = self.domain(at);
                 Outcomes { truth: domain.may_be_null, falsehood: domain.may_be_value, null: false }

@@ -191,7 +191,7 @@ async fn whatever_is_staged_gets_a_named_refusal_and_the_table_stays() {
 #[tokio::test]
 async fn a_staged_object_that_is_too_large_is_not_read_to_its_end() {
     let kit = Kit::unpartitioned(json!({})).await;
-    let size = usize::try_from(crate::commit::run::STAGED_MAX_BYTES).unwrap() + 1;
+    let size = usize::try_from(crate::commit::content::STAGED_MAX_BYTES).unwrap() + 1;
     let staged = stage_bytes(&kit, 1, 1, vec![b' '; size]).await;
     assert_eq!(short(&kit.judge(&staged).await), "rejected InvalidCommitException TOO_LARGE");
 }

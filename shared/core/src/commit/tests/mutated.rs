@@ -196,7 +196,7 @@ fn damage(mut bytes: Vec<u8>, damage: &Damage) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn damaged_commits_are_refused_or_stay_inside(index in 0_usize..11, damages in damages()) {

@@ -65,11 +65,11 @@ pub(super) fn declaring(predicates: Value) -> Reads {
 }
 
 /// What a DELETE of delta-rs reads.
-fn deleting(text: &str) -> Reads {
+pub(super) fn deleting(text: &str) -> Reads {
     deleting_as("delta-rs:py-1.6.6", text)
 }
 
-fn deleting_as(engine: &str, text: &str) -> Reads {
+pub(super) fn deleting_as(engine: &str, text: &str) -> Reads {
     let info = json!({"engineInfo": engine, "operation": "DELETE", "operationParameters": {"predicate": text}});
     reads_of(&commit(info), None)
 }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::files::{Table, declaring};
+use super::files::{Table, declaring, deleting, deleting_as};
 
 const COLUMNS: [(&str, &str); 9] = [
     ("id", "long"),
@@ -20,6 +20,24 @@ const COLUMNS: [(&str, &str); 9] = [
 ];
 /// From here on, columns are partition columns.
 const FIRST_PARTITION: usize = 7;
+
+/// Texts that a reader of predicates could stumble over.
+const ODD_TEXTS: [&str; 14] = [
+    "null",
+    "true",
+    "5",
+    "it's",
+    "a'' OR 'b",
+    "x\\y",
+    "\\'",
+    "a) AND (id#10L = 3",
+    "a)) AND ((id#10L = 3",
+    "a AND b",
+    "(",
+    "--",
+    "a, b",
+    " a ",
+];
 
 #[derive(Clone, Debug, PartialEq)]
 enum Cell {
@@ -88,7 +106,8 @@ fn cells(column: usize) -> BoxedStrategy<Cell> {
             "[abü]{0,2}",
             "[x]{30,34}[a-c\u{1f600}\u{10ffff}]{0,3}",
             "[é]{31,33}[a-b]{0,2}",
-            "\u{10ffff}{31,33}"
+            "\u{10ffff}{31,33}",
+            prop::sample::select(&ODD_TEXTS[..]).prop_map(str::to_owned)
         ]
         .prop_map(Cell::Text)
         .boxed(),
@@ -138,6 +157,71 @@ fn to_json(tree: &Tree) -> Value {
         Tree::Or(parts) => json!({"op": "or", "args": all(parts)}),
         Tree::Not(part) => json!({"op": "not", "args": [to_json(part)]}),
         Tree::Odd => json!({"op": "odd"}),
+    }
+}
+
+/// As delta-rs prints it.
+fn to_sql(tree: &Tree) -> String {
+    let value = |cell: &Option<Cell>| match cell {
+        None => "NULL".to_owned(),
+        Some(Cell::Text(text)) => format!("'{}'", text.replace('\'', "''")),
+        Some(Cell::Double(value)) => format!("{value}"),
+        Some(Cell::Float(value)) => format!("{}", f64::from(*value)),
+        Some(cell @ Cell::At(..)) => {
+            let text = literal(cell).as_str().unwrap().replace('Z', "");
+            format!("arrow_cast('{text}', 'Timestamp(Microsecond, Some(\"UTC\"))')")
+        }
+        Some(Cell::Amount(units)) => format!("'{units}'::decimal(20, 4)"),
+        Some(cell @ Cell::Day(..)) => format!("'{}'::date", literal(cell).as_str().unwrap()),
+        Some(cell) => literal(cell).to_string(),
+    };
+    let all = |parts: &[Tree], by: &str| {
+        let parts: Vec<String> = parts.iter().map(|part| format!("({})", to_sql(part))).collect();
+        parts.join(by)
+    };
+    match tree {
+        Tree::Compare(column, op, cell) => format!("{} {op} {}", COLUMNS[*column].0, value(cell)),
+        Tree::In(column, options) => {
+            let options: Vec<String> = options.iter().map(value).collect();
+            format!("{} IN ({})", COLUMNS[*column].0, options.join(", "))
+        }
+        Tree::IsNull(column) => format!("{} IS NULL", COLUMNS[*column].0),
+        Tree::And(parts) => all(parts, " AND "),
+        Tree::Or(parts) => all(parts, " OR "),
+        Tree::Not(part) => format!("NOT ({})", to_sql(part)),
+        Tree::Odd => "odd(id) BETWEEN 1 AND 2".to_owned(),
+    }
+}
+
+/// As Spark prints it.
+fn to_spark(tree: &Tree) -> String {
+    let column = |column: &usize| {
+        let suffix = if *column == 0 { "L" } else { "" };
+        format!("{}#{}{suffix}", COLUMNS[*column].0, column + 10)
+    };
+    let value = |cell: &Option<Cell>| match cell {
+        None => "null".to_owned(),
+        Some(Cell::Float(value)) => format!("{value}"),
+        Some(cell @ Cell::At(..)) => literal(cell).as_str().unwrap().replace('T', " ").replace('Z', ""),
+        Some(cell) => literal(cell).as_str().map_or_else(|| literal(cell).to_string(), str::to_owned),
+    };
+    let fold = |parts: &[Tree], by: &str| {
+        let mut texts = parts.iter().map(to_spark);
+        let first = texts.next().unwrap();
+        texts.fold(first, |all, one| format!("({all} {by} {one})"))
+    };
+    match tree {
+        Tree::Compare(at, "<>", cell) => format!("NOT ({} = {})", column(at), value(cell)),
+        Tree::Compare(at, op, cell) => format!("({} {op} {})", column(at), value(cell)),
+        Tree::In(at, options) => {
+            let options: Vec<String> = options.iter().map(value).collect();
+            format!("{} IN ({})", column(at), options.join(","))
+        }
+        Tree::IsNull(at) => format!("isnull({})", column(at)),
+        Tree::And(parts) => fold(parts, "AND"),
+        Tree::Or(parts) => fold(parts, "OR"),
+        Tree::Not(part) => format!("NOT {}", to_spark(part)),
+        Tree::Odd => "(odd(id#10L) > 3)".to_owned(),
     }
 }
 
@@ -309,14 +393,20 @@ proptest! {
         told in prop::collection::vec(prop::bool::weighted(0.8), COLUMNS.len()),
         spelled_with_zone in any::<bool>(),
     ) {
-        let reads = declaring(json!([to_json(&tree)]));
+        let spark = json!([to_spark(&tree)]).to_string();
+        let forms = [
+            declaring(json!([to_json(&tree)])),
+            deleting(&to_sql(&tree)),
+            deleting_as("Apache-Spark/3.5 Delta-Lake/3.2", &spark),
+        ];
         let partition = json!({
             "p": partition_value(&rows[0][7], spelled_with_zone), "q": partition_value(&rows[0][8], spelled_with_zone)
         });
         let stats = stats(&rows, writer, &told);
-        let found = table().touches(&reads, &partition, &stats);
         if rows.iter().any(|row| holds(&tree, row, false) == Some(true)) {
-            prop_assert!(found.is_some(), "{partition} {stats}");
+            for reads in forms {
+                prop_assert!(table().touches(&reads, &partition, &stats).is_some(), "{partition} {stats} {reads:?}");
+            }
         }
     }
 
@@ -329,11 +419,54 @@ proptest! {
             table().touches(&reads, &json!({}), &stats).is_some()
         };
         let high = low + size;
+        let in_list = declaring(json!([{"op": "in", "col": "id", "values": [other, other + 100, other - 100]}]));
+        let expected = [other, other + 100, other - 100].iter().any(|one| (low..=high).contains(one));
+        prop_assert_eq!(table().touches(&in_list, &json!({}), &stats).is_some(), expected);
         prop_assert_eq!(touches("="), (low..=high).contains(&other));
         prop_assert_eq!(touches("<"), low < other);
         prop_assert_eq!(touches("<="), low <= other);
         prop_assert_eq!(touches(">"), high > other);
         prop_assert_eq!(touches(">="), high >= other);
         prop_assert_eq!(touches("<>"), !(low == high && low == other));
+    }
+}
+
+proptest! {
+    // Hundreds of predicates each.
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_row_is_found_by_its_own_values(
+        rows in rows(),
+        writer in prop_oneof![Just(Writer::Exact), Just(Writer::Spark), Just(Writer::DeltaRs)],
+        spelled_with_zone in any::<bool>(),
+    ) {
+        let partition = json!({
+            "p": partition_value(&rows[0][7], spelled_with_zone), "q": partition_value(&rows[0][8], spelled_with_zone)
+        });
+        let stats = stats(&rows, writer, &[true; COLUMNS.len()]);
+        let table = table();
+        let cells = rows.iter().flat_map(|row| row.iter().cloned().enumerate());
+        for (column, cell) in cells.filter(|(_, cell)| !cell.as_ref().is_some_and(is_unwritable)) {
+            let compare = |op| Tree::Compare(column, op, cell.clone());
+            let trees = match &cell {
+                None => vec![Tree::IsNull(column)],
+                Some(_) => vec![
+                    compare("="), compare("<="), compare(">="), Tree::In(column, vec![cell.clone()]),
+                    Tree::Not(Box::new(compare("<>"))), Tree::Not(Box::new(compare("<"))),
+                    Tree::Not(Box::new(compare(">"))), Tree::Not(Box::new(Tree::IsNull(column))),
+                ],
+            };
+            for tree in trees {
+                let spark = json!([to_spark(&tree)]).to_string();
+                for reads in [
+                    declaring(json!([to_json(&tree)])),
+                    deleting(&to_sql(&tree)),
+                    deleting_as("Apache-Spark/3.5 Delta-Lake/3.2", &spark),
+                ] {
+                    prop_assert!(table.touches(&reads, &partition, &stats).is_some(), "{tree:?} {partition} {stats}");
+                }
+            }
+        }
     }
 }
