@@ -6,10 +6,13 @@ use async_trait::async_trait;
 
 use super::{DirectoryError, TableDirectory, TableEntry};
 use crate::catalog::locations::{tables_containing, tables_within};
-use crate::catalog::tables::{get_table, read_definition};
-use crate::catalog::{CatalogError, TableDefinition};
+use crate::catalog::tables::{get_table, list_tables, read_definition};
+use crate::catalog::{CatalogError, TableDefinition, list_databases};
 use crate::location::Location;
 use crate::ports::{App, Ports};
+
+/// Databases or tables of one request.
+const AT_ONCE: usize = 100;
 
 /// Reads tables and the location index, always strongly.
 #[derive(Clone, Debug)]
@@ -28,6 +31,34 @@ impl From<CatalogError> for DirectoryError {
         match error {
             CatalogError::Store(error) => DirectoryError::Store(error),
             other => DirectoryError::Unreadable(other.to_string()),
+        }
+    }
+}
+
+impl CatalogDirectory {
+    async fn tables_of(&self, database: &str, entries: &mut Vec<TableEntry>) -> Result<(), DirectoryError> {
+        let mut after = None;
+        loop {
+            let page = match list_tables(&self.ports, database, None, after, AT_ONCE).await {
+                Ok(page) => page,
+                // Dropped this very moment.
+                Err(CatalogError::DatabaseNotFound(_)) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            for (table, definition) in page.tables {
+                entries.push(TableEntry {
+                    id: table.table_id.as_str().to_owned(),
+                    // One that lies on no S3 has no files here.
+                    location: definition.location().ok().flatten(),
+                    parameters: parameters(&definition),
+                    database: table.database,
+                    name: table.name,
+                });
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
         }
     }
 }
@@ -79,6 +110,21 @@ impl TableDirectory for CatalogDirectory {
         }
         Ok(entries)
     }
+
+    async fn tables(&self) -> Result<Vec<TableEntry>, DirectoryError> {
+        let mut entries = Vec::new();
+        let mut after = None;
+        loop {
+            let (databases, next) = list_databases(&self.ports, after, AT_ONCE).await?;
+            for database in databases {
+                self.tables_of(&database.name, &mut entries).await?;
+            }
+            after = next;
+            if after.is_none() {
+                return Ok(entries);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +159,9 @@ mod tests {
         let mut names: Vec<_> = around.iter().map(|entry| (entry.name.as_str(), entry.parameters.len())).collect();
         names.sort_unstable();
         assert_eq!(names, [("inner", 0), ("outer", 2), ("t", 2)]);
+        let mut all: Vec<String> = directory.tables().await.unwrap().into_iter().map(|entry| entry.name).collect();
+        all.sort();
+        assert_eq!(all, ["inner", "outer", "t"]);
         drop_table(&app.ports, "db", "inner").await.unwrap();
         assert_eq!(directory.tables_around(&Location::new("b", "wh/t")).await.unwrap().len(), 2);
     }

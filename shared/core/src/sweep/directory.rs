@@ -96,6 +96,9 @@ pub trait TableDirectory: Send + Sync {
 
     /// Every table, of all databases, whose location is inside, equal to or containing `scope`.
     async fn tables_around(&self, scope: &Location) -> Result<Vec<TableEntry>, DirectoryError>;
+
+    /// Every table of all databases: any may have files anywhere.
+    async fn tables(&self) -> Result<Vec<TableEntry>, DirectoryError>;
 }
 
 /// A directory in memory.
@@ -103,33 +106,37 @@ pub trait TableDirectory: Send + Sync {
 pub struct MemoryDirectory(Mutex<Vec<TableEntry>>);
 
 impl MemoryDirectory {
-    fn tables(&self) -> std::sync::MutexGuard<'_, Vec<TableEntry>> {
+    fn entries(&self) -> std::sync::MutexGuard<'_, Vec<TableEntry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a table, or replaces the one of the same name.
     pub fn put(&self, entry: TableEntry) {
-        let mut tables = self.tables();
+        let mut tables = self.entries();
         tables.retain(|table| (&table.database, &table.name) != (&entry.database, &entry.name));
         tables.push(entry);
     }
 
     pub fn remove(&self, database: &str, table: &str) {
-        self.tables().retain(|entry| (entry.database.as_str(), entry.name.as_str()) != (database, table));
+        self.entries().retain(|entry| (entry.database.as_str(), entry.name.as_str()) != (database, table));
     }
 }
 
 #[async_trait]
 impl TableDirectory for MemoryDirectory {
     async fn table(&self, database: &str, table: &str) -> Result<Option<TableEntry>, DirectoryError> {
-        let tables = self.tables();
+        let tables = self.entries();
         Ok(tables.iter().find(|entry| entry.database == database && entry.name == table).cloned())
     }
 
     async fn tables_around(&self, scope: &Location) -> Result<Vec<TableEntry>, DirectoryError> {
         let near = |location: &Location| location.contains(scope) || scope.contains(location);
-        let tables = self.tables();
+        let tables = self.entries();
         Ok(tables.iter().filter(|entry| entry.location.as_ref().is_some_and(near)).cloned().collect())
+    }
+
+    async fn tables(&self) -> Result<Vec<TableEntry>, DirectoryError> {
+        Ok(self.entries().clone())
     }
 }
 

@@ -7,14 +7,14 @@ mod operations;
 
 use serde_json::{Map, Value, json};
 
-use super::items::{OptimizerItem, RunRecord, RunState};
+use super::items::{OptimizerConfig, OptimizerItem, RunRecord, RunState};
 use super::{Mode, SweepError, TableDirectory, TableEntry, TableFormat};
 use crate::glue::{GlueException, GlueExceptionName};
 use crate::location::Location;
 use crate::ports::App;
 use crate::store::{Condition, Consistency, Direction, Query, SortRange, Table, WriteError};
 
-use input::{Target, parse_config};
+use input::{ConfigInput, Target, parse_config, parse_rest_config};
 pub(super) use input::{decode_token, encode_token};
 pub use operations::{
     batch_get_table_optimizer, create_table_optimizer, delete_table_optimizer, get_table_optimizer,
@@ -60,7 +60,12 @@ pub async fn create(app: &App, directory: &dyn TableDirectory, input: Value) -> 
     let config = parse_config(&input, None)?;
     target.check_catalog(app)?;
     let entry = load_table(directory, &target).await?;
-    check_table(&entry, config.scope.as_ref())?;
+    create_swept(app, &entry, config).await?;
+    Ok(json!({}))
+}
+
+async fn create_swept(app: &App, entry: &TableEntry, config: ConfigInput) -> Result<OptimizerItem, GlueException> {
+    check_table(entry, config.scope.as_ref())?;
     let now_ms = app.ports.clock.now_ms();
     let item = OptimizerItem {
         table_id: entry.id.clone(),
@@ -74,13 +79,93 @@ pub async fn create(app: &App, directory: &dyn TableDirectory, input: Value) -> 
         revision: app.ports.ids.uuid().simple().to_string(),
     };
     match app.ports.items.put(&OptimizerItem::key(&entry.id), item.encode(), Condition::Absent).await {
-        Ok(()) => Ok(json!({})),
+        Ok(()) => Ok(item),
         Err(WriteError::ConditionFailed { .. }) => Err(GlueException::already_exists(format!(
             "Table {} already has an optimizer of type {ORPHAN_FILE_DELETION}.",
-            target.table
+            entry.name
         ))),
         Err(WriteError::Store(error)) => Err(error.into()),
     }
+}
+
+/// Creates the orphan file optimizer of a table from a configuration in the shape of REST, or changes it: then its
+/// creation date stays. Answers it in that shape.
+pub async fn put_by_rest(
+    app: &App,
+    directory: &dyn TableDirectory,
+    database: &str,
+    table: &str,
+    body: &Value,
+) -> Result<Value, GlueException> {
+    let entry = load_by_name(directory, database, table).await?;
+    for _ in 0..TRIES {
+        let Some(old) = OptimizerItem::load(app.ports.items.as_ref(), &entry.id).await? else {
+            match create_swept(app, &entry, parse_rest_config(body, None)?).await {
+                Err(error) if error.name == GlueExceptionName::AlreadyExists => continue,
+                other => return other.map(|item| describe_for_rest(&item)),
+            }
+        };
+        let config = parse_rest_config(body, Some(&old.config))?;
+        check_table(&entry, config.scope.as_ref())?;
+        if let Some(item) = replace(app, &old, config.config).await? {
+            return Ok(describe_for_rest(&item));
+        }
+    }
+    Err(contended())
+}
+
+/// The orphan file optimizer of a table in the shape of REST.
+pub async fn get_by_rest(
+    app: &App,
+    directory: &dyn TableDirectory,
+    database: &str,
+    table: &str,
+) -> Result<Value, GlueException> {
+    let entry = load_by_name(directory, database, table).await?;
+    let item = OptimizerItem::load(app.ports.items.as_ref(), &entry.id).await?;
+    let missing =
+        || GlueException::not_found(format!("Table {table} has no optimizer of type {ORPHAN_FILE_DELETION}."));
+    item.map(|item| describe_for_rest(&item)).ok_or_else(missing)
+}
+
+fn describe_for_rest(item: &OptimizerItem) -> Value {
+    let config = &item.config;
+    json!({
+        "enabled": config.enabled,
+        "retention_hours": config.retention_hours,
+        "allow_short_retention": config.allow_short_retention,
+        "run_rate_hours": config.run_rate_hours,
+        "location": config.location,
+        "sightings": config.sightings,
+        "quarantine_hours": config.quarantine_hours,
+        "sweep_folder_markers": config.sweep_folder_markers,
+        "created_ms": item.created_at_ms,
+        "updated_ms": item.updated_at_ms,
+    })
+}
+
+/// Writes a new configuration unless somebody else wrote in between (`None`). The creation date stays.
+async fn replace(
+    app: &App,
+    old: &OptimizerItem,
+    config: OptimizerConfig,
+) -> Result<Option<OptimizerItem>, GlueException> {
+    let item = OptimizerItem {
+        config,
+        updated_at_ms: app.ports.clock.now_ms(),
+        revision: app.ports.ids.uuid().simple().to_string(),
+        ..old.clone()
+    };
+    match app.ports.items.put(&OptimizerItem::key(&item.table_id), item.encode(), old.unchanged()).await {
+        Ok(()) => Ok(Some(item)),
+        Err(WriteError::ConditionFailed { .. }) => Ok(None),
+        Err(WriteError::Store(error)) => Err(error.into()),
+    }
+}
+
+fn contended() -> GlueException {
+    let message = "The optimizer is being changed by others: try again.";
+    GlueException::new(GlueExceptionName::ConcurrentModification, message)
 }
 
 /// GetTableOptimizer, with the newest run that was no dry run as `lastRun`.
@@ -148,22 +233,11 @@ pub async fn update(app: &App, directory: &dyn TableDirectory, input: Value) -> 
         let (entry, old) = load_both(app, directory, &target).await?;
         let config = parse_config(&input, Some(&old.config))?;
         check_table(&entry, config.scope.as_ref())?;
-        let item = OptimizerItem {
-            config: config.config,
-            updated_at_ms: app.ports.clock.now_ms(),
-            revision: app.ports.ids.uuid().simple().to_string(),
-            ..old.clone()
-        };
-        match app.ports.items.put(&OptimizerItem::key(&entry.id), item.encode(), old.unchanged()).await {
-            Ok(()) => return Ok(json!({})),
-            Err(WriteError::ConditionFailed { .. }) => {}
-            Err(WriteError::Store(error)) => return Err(error.into()),
+        if replace(app, &old, config.config).await?.is_some() {
+            return Ok(json!({}));
         }
     }
-    Err(GlueException::new(
-        GlueExceptionName::ConcurrentModification,
-        "The optimizer is being changed by others: try again.",
-    ))
+    Err(contended())
 }
 
 /// DeleteTableOptimizer. With it goes its creation date: a new optimizer has a new gate.
@@ -227,9 +301,18 @@ pub(super) async fn runs_page(
 }
 
 async fn load_table(directory: &dyn TableDirectory, target: &Target) -> Result<TableEntry, GlueException> {
-    let found = directory.table(&target.database.to_lowercase(), &target.table.to_lowercase()).await;
+    load_by_name(directory, &target.database, &target.table).await
+}
+
+/// The table of that name, in any case of letters.
+pub(super) async fn load_by_name(
+    directory: &dyn TableDirectory,
+    database: &str,
+    table: &str,
+) -> Result<TableEntry, GlueException> {
+    let found = directory.table(&database.to_lowercase(), &table.to_lowercase()).await;
     let found = found.map_err(|error| GlueException::from(SweepError::from(error)))?;
-    found.ok_or_else(|| GlueException::not_found(format!("Table {} not found.", target.table)))
+    found.ok_or_else(|| GlueException::not_found(format!("Table {table} not found.")))
 }
 
 async fn load_both(
@@ -267,7 +350,9 @@ fn check_table(entry: &TableEntry, scope: Option<&Location>) -> Result<(), GlueE
 async fn describe(app: &App, item: &OptimizerItem) -> Result<Value, GlueException> {
     let config = &item.config;
     let mut iceberg = Map::new();
-    iceberg.insert("orphanFileRetentionPeriodInDays".to_owned(), config.retention_days.into());
+    // Hours that make no whole days can only be set by REST; more than they say never deletes too much.
+    let days = config.retention_hours.saturating_add(23).div_euclid(24);
+    iceberg.insert("orphanFileRetentionPeriodInDays".to_owned(), days.into());
     if let Some(location) = &config.location {
         iceberg.insert("location".to_owned(), location.as_str().into());
     }
