@@ -388,6 +388,15 @@ impl TableDirectory for Hooked {
         self.hook.tick().await;
         self.directory.tables().await
     }
+
+    async fn partitions_elsewhere(
+        &self,
+        entry: &TableEntry,
+        scope: &Location,
+    ) -> Result<Vec<Location>, DirectoryError> {
+        self.hook.tick().await;
+        self.directory.partitions_elsewhere(entry, scope).await
+    }
 }
 
 #[async_trait]

@@ -232,6 +232,7 @@ impl<'a> Attempt<'a> {
         SourceContext {
             role,
             run_id: &self.record.run_id,
+            gives_up: role == Role::Own && self.record.mode != Mode::DryRun,
             retention_ms: policy.asked_ms,
             least_retention_ms: policy.least_retention_ms,
             now_ms: self.started_ms,

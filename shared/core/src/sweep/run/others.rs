@@ -57,6 +57,7 @@ impl<'a> Attempt<'a> {
             self.keep_lease().await?;
             match self.look_at(&other, known).await {
                 Ok(()) => {}
+                Err(SweepError::Refused(why)) if why.reason == RefusalReason::SharedLocation => return Err(why.into()),
                 Err(SweepError::Refused(why)) => self.doubt(&other, &why, known)?,
                 Err(error) => return Err(error),
             }
@@ -66,7 +67,7 @@ impl<'a> Attempt<'a> {
 
     async fn look_at(&mut self, other: &TableEntry, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
         if other.format()? == TableFormat::Other {
-            return Ok(());
+            return self.protect_partitions(other, known).await;
         }
         let context = self.source_context(Role::Other, &known.policy);
         let mut source = source_for(&self.app.ports, self.directory, other, context)?;
@@ -90,6 +91,20 @@ impl<'a> Attempt<'a> {
             known.sources.push(Sourced { table_id: other.id.clone(), source, standing: Standing::Reaching });
         }
         known.places.insert(other.id.clone(), places);
+        Ok(())
+    }
+
+    /// Partitions of a table without metadata of its own may lie anywhere; whatever is there belongs to them.
+    async fn protect_partitions(&mut self, other: &TableEntry, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        let places = self.directory.partitions_elsewhere(other, &known.table).await?;
+        if let Some(place) = places.iter().find(|place| place.contains(&known.table)) {
+            let detail = format!(
+                "a partition of {other} lies at {place}, around {}: which files it needs is not recorded anywhere",
+                known.table
+            );
+            return Err(Refusal::new(RefusalReason::SharedLocation, detail).into());
+        }
+        known.protect(&places.into_iter().collect());
         Ok(())
     }
 

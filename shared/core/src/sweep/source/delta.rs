@@ -3,7 +3,9 @@ use std::collections::{BTreeSet, HashSet};
 use async_trait::async_trait;
 
 use super::features::{check_table, is_in_format};
-use super::staged::{NamedFiles, StagedCommit, Standing, files_of_actions, files_of_path, named_files, staged_commits};
+use super::staged::{
+    NamedFiles, StagedCommit, Standing, expire, files_of_actions, files_of_path, named_files, staged_commits,
+};
 use super::{Moment, ReferenceSource, Role, SourceContext, interval};
 use crate::commit::error::CommitError;
 use crate::commit::head::{self, Fence, HeadError};
@@ -53,6 +55,7 @@ pub struct DeltaSource<'a> {
     /// Least retention of tombstones.
     least_retention_ms: i64,
     now_ms: i64,
+    gives_up: bool,
     state: Option<State>,
     /// Staged commits whose files are among the references.
     added: HashSet<(ObjectKey, ETag)>,
@@ -146,6 +149,7 @@ impl<'a> DeltaSource<'a> {
             asked_retention_ms: context.retention_ms,
             least_retention_ms: context.least_retention_ms,
             now_ms: context.now_ms,
+            gives_up: context.gives_up,
             state: None,
             added: HashSet::new(),
             delays: Delays::default(),
@@ -170,7 +174,12 @@ impl<'a> DeltaSource<'a> {
     async fn add_pending(&mut self, references: &mut References) -> Result<Vec<StagedCommit>, SweepError> {
         let staged = staged_commits(self.ports, &self.root).await?;
         for one in staged.iter().filter(|one| one.standing == Standing::Open) {
-            if let Err(why) = self.add_staged(one, references).await? {
+            let named = self.add_staged(one, references).await?;
+            // It is given its final verdict before anything is deleted, and then nothing that it names matters.
+            if one.is_abandoned(self.now_ms, self.longest_retention_ms()) {
+                continue;
+            }
+            if let Err(why) = named {
                 let detail = format!(
                     "the staged commit {} has no verdict and cannot be read ({why}): it may name any file; let it be \
                      judged, or remove it",
@@ -204,9 +213,25 @@ impl<'a> DeltaSource<'a> {
         }
     }
 
+    fn longest_retention_ms(&self) -> i64 {
+        self.retention_ms().max(self.asked_retention_ms)
+    }
+
+    /// Ends what nobody decided on. One that somebody decides on at this very moment stops the run if it cannot be read:
+    /// the next one knows its verdict.
+    async fn end_abandoned(&self, staged: &[StagedCommit]) -> Result<(), SweepError> {
+        let abandoned = staged.iter().filter(|one| one.is_abandoned(self.now_ms, self.longest_retention_ms()));
+        for one in abandoned {
+            if self.gives_up && !expire(self.ports, &self.root, one).await? {
+                return Err(Interruption::Contended("a staged commit").into());
+            }
+        }
+        Ok(())
+    }
+
     /// A writer whose commit was refused may try again with the same files, so they stay one retention longer.
     async fn add_refused(&mut self, staged: &[StagedCommit], references: &mut References) -> Result<(), SweepError> {
-        let retention_ms = self.retention_ms().max(self.asked_retention_ms);
+        let retention_ms = self.longest_retention_ms();
         for one in staged {
             let Standing::Over { since_ms } = one.standing else { continue };
             if since_ms >= self.now_ms.saturating_sub(retention_ms) {
@@ -426,6 +451,7 @@ impl ReferenceSource for DeltaSource<'_> {
         self.add_change_files(&listing, &snapshot, state.retention_ms, references).await?;
         self.measure(&listing).await?;
         self.state = Some(state);
+        self.end_abandoned(&staged).await?;
         self.add_refused(&staged, references).await
     }
 

@@ -99,6 +99,8 @@ pub struct SourceContext<'r> {
     pub run_id: &'r str,
     /// The optimizer's retention.
     pub retention_ms: i64,
+    /// Whether staged commits that nobody decided on may be given up: runs that delete do.
+    pub gives_up: bool,
     /// No retention is shorter, whatever a table says.
     pub least_retention_ms: i64,
     /// Ages are counted to this moment.

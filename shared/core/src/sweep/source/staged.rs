@@ -8,17 +8,22 @@ use crate::commit::error::CommitError;
 use crate::commit::head::{self, Head};
 use crate::commit::keys::{self, Generation, ProposalId};
 use crate::commit::lookup::Lookup;
-use crate::commit::proposal::{Proposal, Status};
+use crate::commit::proposal::{Proposal, Status, SyncState};
 use crate::commit::run::STAGED_MAX_BYTES;
+use crate::commit::time_list::TimeEntry;
 use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey};
 use crate::delta::path::{Reach, resolve};
 use crate::delta::{Actions, DeletionVector, Strictness, Version, parse_commit};
 use crate::location::{Location, split_uri};
 use crate::ports::Ports;
 use crate::store::{
-    ByteRange, Clock, Consistency, ETag, GetOptions, Key, ObjectError, ObjectKey, ReadItems, get_every, list_every,
+    ByteRange, Clock, Consistency, ETag, GetOptions, Key, ObjectError, ObjectKey, ReadItems, TransactError, get_every,
+    list_every,
 };
 use crate::sweep::SweepError;
+
+/// A staged commit without a verdict is given up after this time, or the retention if that is longer.
+const ABANDONED_MS: i64 = 14 * 86_400_000;
 
 /// How far a staged commit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +46,19 @@ pub(super) struct StagedCommit {
     pub(super) at: ObjectKey,
     pub(super) etag: ETag,
     pub(super) standing: Standing,
+    /// When anything was last heard of it.
+    pub(super) last_heard_ms: i64,
+    /// As stored, if it is.
+    proposal: Option<Box<Proposal>>,
+}
+
+impl StagedCommit {
+    /// Nobody has decided on it for so long that nobody will, and no version is claimed for it.
+    pub(super) fn is_abandoned(&self, now_ms: i64, retention_ms: i64) -> bool {
+        let is_old = self.last_heard_ms < now_ms.saturating_sub(retention_ms.max(ABANDONED_MS));
+        let may_end = self.proposal.as_ref().is_none_or(|proposal| proposal.status.may_become(Status::Expired));
+        self.standing == Standing::Open && is_old && may_end && StagedKey::parse(&self.at).is_some()
+    }
 }
 
 /// Every staged commit and what became of it. Strongly consistent; one listing.
@@ -52,24 +70,69 @@ pub(super) async fn staged_commits(ports: &Ports, root: &Location) -> Result<Vec
     for object in list_every(objects, &root.bucket, &prefix).await? {
         let at = ObjectKey::new(root.bucket.clone(), object.key);
         if let Some(key) = StagedKey::parse(&at) {
-            listed.push((ProposalId(key.id), at, object.etag));
+            listed.push((ProposalId(key.id), at, object.etag, object.last_modified_ms));
         }
     }
     let ids: Vec<ProposalId> = listed.iter().map(|(id, ..)| *id).collect();
-    let proposals = proposals(items, ports.clock.as_ref(), root, head.as_ref(), &ids).await?;
+    let mut proposals = proposals(items, ports.clock.as_ref(), root, head.as_ref(), &ids).await?;
     let mut staged = Vec::new();
-    for (id, at, etag) in listed {
+    for (id, at, etag, last_modified_ms) in listed {
+        let proposal = proposals.remove(&id);
         // A verdict speaks of the bytes that it was given for.
-        let proposal = proposals.get(&id).filter(|proposal| proposal.staged_key == at.key);
-        let standing = proposal.filter(|proposal| proposal.staged_etag == etag).map_or(Standing::Open, standing_of);
-        staged.push(StagedCommit { at, etag, standing });
+        let ours = proposal.as_ref().filter(|proposal| proposal.staged_key == at.key && proposal.staged_etag == etag);
+        let standing = ours.map_or(Standing::Open, standing_of);
+        let updated_ms = proposal.as_ref().map_or(last_modified_ms, |proposal| proposal.updated_ms);
+        let last_heard_ms = updated_ms.max(last_modified_ms);
+        staged.push(StagedCommit { at, etag, standing, last_heard_ms, proposal: proposal.map(Box::new) });
     }
     if let Some(claim) = head.and_then(|head| head.claim) {
         let at = ObjectKey::new(root.bucket.clone(), claim.bytes_key);
         staged.retain(|one| one.at != at);
-        staged.push(StagedCommit { at, etag: claim.bytes_etag, standing: Standing::Open });
+        let (etag, last_heard_ms) = (claim.bytes_etag, i64::MAX);
+        staged.push(StagedCommit { at, etag, standing: Standing::Open, last_heard_ms, proposal: None });
     }
     Ok(staged)
+}
+
+/// Gives an abandoned commit its final verdict, so that an event which comes after all finds it. Answers whether it has
+/// it now; somebody else may have been at it just then.
+pub(super) async fn expire(ports: &Ports, root: &Location, one: &StagedCommit) -> Result<bool, SweepError> {
+    let Some(key) = StagedKey::parse(&one.at) else { return Ok(false) };
+    let head = head::load(ports.items.as_ref(), root).await?;
+    let generation = head.map_or(Generation::default(), |head| head.generation);
+    let proposal = one.proposal.as_deref().cloned().unwrap_or_else(|| Proposal {
+        id: ProposalId(key.id),
+        root: root.clone(),
+        generation,
+        staged_key: one.at.key.clone(),
+        staged_etag: one.etag.clone(),
+        read_version: key.version.previous(),
+        status: Status::Received,
+        attempts: 0,
+        operation: None,
+        refusal: None,
+        warnings: Vec::new(),
+        sync: SyncState::None,
+        synced_ms: None,
+        received_ms: ports.clock.now_ms(),
+        updated_ms: ports.clock.now_ms(),
+        revision: String::new(),
+    });
+    let mut next = Proposal {
+        updated_ms: ports.clock.now_ms(),
+        revision: ports.ids.uuid().simple().to_string(),
+        ..proposal.clone()
+    };
+    next.warnings.push("nobody decided on it for so long that a sweep gave it up".to_owned());
+    next.advance(Status::Expired)?;
+    let lookup = Lookup { id: next.id, root: root.clone(), generation: next.generation };
+    let entry = TimeEntry { id: next.id, received_ms: next.received_ms };
+    let writes = [proposal.write(&next)?, lookup.write(), entry.write(root, next.generation)];
+    match ports.items.transact(&writes, &next.revision).await {
+        Ok(()) => Ok(true),
+        Err(TransactError::Cancelled { .. }) => Ok(false),
+        Err(TransactError::Store(error)) => Err(error.into()),
+    }
 }
 
 fn standing_of(proposal: &Proposal) -> Standing {

@@ -125,7 +125,7 @@ async fn staged_commits_protect_their_files_until_their_verdict() {
     let pending = file(&lake, "pending.parquet", "pending.parquet").await;
     // Names a column that the table has not: it will be refused. It also names a live file.
     let (key, etag) = kit.stage(2, 7, &[append_info(), pending, remove_line("live.parquet", now(&lake))]).await;
-    lake.days(30);
+    lake.days(10);
     let (record, gone) = gone_after(&lake).await;
     assert_eq!(gone, BTreeSet::new(), "{record:?}");
     assert_eq!(counts(&record).get("pending_commit"), Some(&2));
@@ -198,7 +198,7 @@ async fn tables_that_cannot_be_followed_completely_are_refused() {
 
 async fn refused(lake: &Lake, reason: RefusalReason, text: &str) {
     file(lake, "orphan.parquet", "").await;
-    lake.days(30);
+    lake.days(10);
     let (record, gone) = gone_after(lake).await;
     assert_eq!(record.reason.as_deref(), Some(reason.as_str()), "{record:?}");
     assert!(record.error.as_ref().is_some_and(|error| error.contains(text)), "{text}: {:?}", record.error);

@@ -107,6 +107,21 @@ async fn places_that_another_table_writes_to_or_once_wrote_to_are_its_own() {
 }
 
 #[tokio::test]
+async fn partitions_that_lie_inside_ours_are_their_tables_own() {
+    let lake = Lake::new();
+    let (_, orphan) = with_orphan(&lake).await;
+    lake.put("wh/t/data/day=1/of-hive.parquet", "x").await;
+    lake.register("hive", "hive", &[("classification", "parquet")]);
+    lake.directory.put_partition("id-hive", Location::new(BUCKET, "wh/t/data/day=1"));
+    lake.days(4);
+    let (record, gone) = lake.gone().await;
+    assert_eq!((counts(&record).get("other_table_prefix"), gone), (Some(&1), [orphan].into()));
+    lake.directory.put_partition("id-hive", Location::new(BUCKET, "wh"));
+    let (record, _) = lake.gone().await;
+    assert_eq!(record.reason.as_deref(), Some("shared_location"));
+}
+
+#[tokio::test]
 async fn a_table_elsewhere_that_cannot_be_read_is_named() {
     let lake = Lake::new();
     let (_, orphan) = with_orphan(&lake).await;

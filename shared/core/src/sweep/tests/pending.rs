@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::super::Mode;
 use super::super::testkit::*;
 use crate::commit::context::Context;
 use crate::commit::door::judge_one;
@@ -172,6 +173,44 @@ async fn a_rejected_commit_that_names_live_files_takes_none_of_them_along() {
     kit.stage(2, 7, &[append_info(), add_line("again.parquet", 1)]).await;
     lake.days(30);
     assert_eq!(lake.gone().await.1, BTreeSet::new());
+}
+
+#[tokio::test]
+async fn what_nobody_decided_on_is_given_up_and_goes_one_retention_later() {
+    for torn in [false, true] {
+        let lake = Lake::new();
+        let kit = delta(&lake, Vec::new()).await;
+        let late = kit.data("late.parquet", None, 3).await;
+        let (key, _) = kit.stage(1, 7, &[append_info(), late]).await;
+        if torn {
+            lake.put(&key.key().key, "{\"add\"").await;
+        }
+        lake.days(14);
+        let (record, gone) = lake.gone().await;
+        assert_eq!((record.reason.is_some(), gone.len()), (torn, 0), "{record:?}");
+        advance(&lake.world.clock, 1);
+        // A dry run gives nothing up.
+        lake.sweep("t", Mode::DryRun).await;
+        assert_eq!(verdict(&lake, &key).await, None);
+        let (record, gone) = lake.gone().await;
+        assert_eq!(record.state, RunState::Completed, "{record:?}");
+        assert_eq!(verdict(&lake, &key).await.as_deref(), Some("expired"));
+        // What it names cannot be told when it is torn.
+        let named = "wh/t/late.parquet".to_owned();
+        assert_eq!(gone, if torn { [named.clone()].into() } else { BTreeSet::new() });
+        let ctx = Context { app: &lake.app, deadline: lake.deadline(), sink: &NoCatalog };
+        judge_one(ctx, &Staged { key: key.clone(), etag: None }).await.unwrap();
+        assert_eq!(verdict(&lake, &key).await.as_deref(), Some("expired"), "an event that comes after all");
+        lake.days(8);
+        let expected = if torn { vec![key.key().key] } else { vec![named, key.key().key] };
+        assert_eq!(lake.gone().await.1, expected.into_iter().collect());
+    }
+}
+
+async fn verdict(lake: &Lake, key: &crate::delta::log::StagedKey) -> Option<String> {
+    let id = crate::commit::keys::ProposalId(key.id);
+    let found = crate::commit::proposals::by_id(lake.world.items.as_ref(), id).await.unwrap();
+    found.first().map(|proposal| proposal.status.name().to_owned())
 }
 
 #[tokio::test]
