@@ -7,14 +7,14 @@ mod operations;
 
 use serde_json::{Map, Value, json};
 
-use super::items::{OptimizerConfig, OptimizerItem, RunRecord, RunState};
+use super::items::{OptimizerConfig, OptimizerItem, QUARANTINE_DEFAULT_HOURS, RunRecord, RunState, SIGHTINGS_DEFAULT};
 use super::{Mode, SweepError, TableDirectory, TableEntry, TableFormat};
 use crate::glue::{GlueException, GlueExceptionName};
 use crate::location::Location;
 use crate::ports::App;
 use crate::store::{Condition, Consistency, Direction, Query, SortRange, Table, WriteError};
 
-use input::{ConfigInput, Target, parse_config, parse_rest_config};
+use input::{ConfigInput, Target, parse_config};
 pub(super) use input::{decode_token, encode_token};
 pub use operations::{
     batch_get_table_optimizer, create_table_optimizer, delete_table_optimizer, get_table_optimizer,
@@ -64,7 +64,7 @@ pub async fn create(app: &App, directory: &dyn TableDirectory, input: Value) -> 
     Ok(json!({}))
 }
 
-async fn create_swept(app: &App, entry: &TableEntry, config: ConfigInput) -> Result<OptimizerItem, GlueException> {
+async fn create_swept(app: &App, entry: &TableEntry, config: ConfigInput) -> Result<(), GlueException> {
     check_table(entry, config.scope.as_ref())?;
     let now_ms = app.ports.clock.now_ms();
     let item = OptimizerItem {
@@ -79,7 +79,7 @@ async fn create_swept(app: &App, entry: &TableEntry, config: ConfigInput) -> Res
         revision: app.ports.ids.uuid().simple().to_string(),
     };
     match app.ports.items.put(&OptimizerItem::key(&entry.id), item.encode(), Condition::Absent).await {
-        Ok(()) => Ok(item),
+        Ok(()) => Ok(()),
         Err(WriteError::ConditionFailed { .. }) => Err(GlueException::already_exists(format!(
             "Table {} already has an optimizer of type {ORPHAN_FILE_DELETION}.",
             entry.name
@@ -88,68 +88,8 @@ async fn create_swept(app: &App, entry: &TableEntry, config: ConfigInput) -> Res
     }
 }
 
-/// Creates the orphan file optimizer of a table from a configuration in the shape of REST, or changes it: then its
-/// creation date stays. Answers it in that shape.
-pub async fn put_by_rest(
-    app: &App,
-    directory: &dyn TableDirectory,
-    database: &str,
-    table: &str,
-    body: &Value,
-) -> Result<Value, GlueException> {
-    let entry = load_by_name(directory, database, table).await?;
-    for _ in 0..TRIES {
-        let Some(old) = OptimizerItem::load(app.ports.items.as_ref(), &entry.id).await? else {
-            match create_swept(app, &entry, parse_rest_config(body, None)?).await {
-                Err(error) if error.name == GlueExceptionName::AlreadyExists => continue,
-                other => return other.map(|item| describe_for_rest(&item)),
-            }
-        };
-        let config = parse_rest_config(body, Some(&old.config))?;
-        check_table(&entry, config.scope.as_ref())?;
-        if let Some(item) = replace(app, &old, config.config).await? {
-            return Ok(describe_for_rest(&item));
-        }
-    }
-    Err(contended())
-}
-
-/// The orphan file optimizer of a table in the shape of REST.
-pub async fn get_by_rest(
-    app: &App,
-    directory: &dyn TableDirectory,
-    database: &str,
-    table: &str,
-) -> Result<Value, GlueException> {
-    let entry = load_by_name(directory, database, table).await?;
-    let item = OptimizerItem::load(app.ports.items.as_ref(), &entry.id).await?;
-    let missing =
-        || GlueException::not_found(format!("Table {table} has no optimizer of type {ORPHAN_FILE_DELETION}."));
-    item.map(|item| describe_for_rest(&item)).ok_or_else(missing)
-}
-
-fn describe_for_rest(item: &OptimizerItem) -> Value {
-    let config = &item.config;
-    json!({
-        "enabled": config.enabled,
-        "retention_hours": config.retention_hours,
-        "allow_short_retention": config.allow_short_retention,
-        "run_rate_hours": config.run_rate_hours,
-        "location": config.location,
-        "sightings": config.sightings,
-        "quarantine_hours": config.quarantine_hours,
-        "sweep_folder_markers": config.sweep_folder_markers,
-        "created_ms": item.created_at_ms,
-        "updated_ms": item.updated_at_ms,
-    })
-}
-
-/// Writes a new configuration unless somebody else wrote in between (`None`). The creation date stays.
-async fn replace(
-    app: &App,
-    old: &OptimizerItem,
-    config: OptimizerConfig,
-) -> Result<Option<OptimizerItem>, GlueException> {
+/// Writes a new configuration unless somebody else wrote in between. The creation date stays.
+async fn replace(app: &App, old: &OptimizerItem, config: OptimizerConfig) -> Result<bool, GlueException> {
     let item = OptimizerItem {
         config,
         updated_at_ms: app.ports.clock.now_ms(),
@@ -157,8 +97,8 @@ async fn replace(
         ..old.clone()
     };
     match app.ports.items.put(&OptimizerItem::key(&item.table_id), item.encode(), old.unchanged()).await {
-        Ok(()) => Ok(Some(item)),
-        Err(WriteError::ConditionFailed { .. }) => Ok(None),
+        Ok(()) => Ok(true),
+        Err(WriteError::ConditionFailed { .. }) => Ok(false),
         Err(WriteError::Store(error)) => Err(error.into()),
     }
 }
@@ -233,7 +173,7 @@ pub async fn update(app: &App, directory: &dyn TableDirectory, input: Value) -> 
         let (entry, old) = load_both(app, directory, &target).await?;
         let config = parse_config(&input, Some(&old.config))?;
         check_table(&entry, config.scope.as_ref())?;
-        if replace(app, &old, config.config).await?.is_some() {
+        if replace(app, &old, config.config).await? {
             return Ok(json!({}));
         }
     }
@@ -350,9 +290,10 @@ fn check_table(entry: &TableEntry, scope: Option<&Location>) -> Result<(), GlueE
 async fn describe(app: &App, item: &OptimizerItem) -> Result<Value, GlueException> {
     let config = &item.config;
     let mut iceberg = Map::new();
-    // Hours that make no whole days can only be set by REST; more than they say never deletes too much.
+    // Hours that make no whole days are rounded up for readers who know days only.
     let days = config.retention_hours.saturating_add(23).div_euclid(24);
     iceberg.insert("orphanFileRetentionPeriodInDays".to_owned(), days.into());
+    insert_extra_rules(config, &mut iceberg);
     if let Some(location) = &config.location {
         iceberg.insert("location".to_owned(), location.as_str().into());
     }
@@ -377,6 +318,19 @@ async fn describe(app: &App, item: &OptimizerItem) -> Result<Value, GlueExceptio
     }
     optimizer.insert("configurationSource".to_owned(), "table".into());
     Ok(Value::Object(optimizer))
+}
+
+/// Members that the service's model does not have, where they say something else than it would.
+fn insert_extra_rules(config: &OptimizerConfig, iceberg: &mut Map<String, Value>) {
+    let extra = [
+        ("orphanFileRetentionPeriodInHours", config.retention_hours % 24 != 0, json!(config.retention_hours)),
+        ("allowShortRetention", config.allow_short_retention, json!(true)),
+        ("sightings", config.sightings != SIGHTINGS_DEFAULT, json!(config.sightings)),
+        ("quarantineInHours", config.quarantine_hours != QUARANTINE_DEFAULT_HOURS, json!(config.quarantine_hours)),
+        ("sweepFolderMarkers", config.sweep_folder_markers, json!(true)),
+    ];
+    let said = extra.into_iter().filter(|(_, is_said, _)| *is_said);
+    iceberg.extend(said.map(|(member, _, value)| (member.to_owned(), value)));
 }
 
 /// Epoch seconds, to the millisecond.

@@ -8,7 +8,7 @@ use super::items::{OptimizerItem, RunOptions, RunRecord, RunState, Tally, is_run
 use super::optimizer::{decode_token, encode_token, load_by_name, runs_page};
 use super::report::{Kind, part_key};
 use super::run::explain_key;
-use super::{CatalogDirectory, Mode, SweepError, TableDirectory, TableEntry, optimizer, plan};
+use super::{CatalogDirectory, Mode, SweepError, TableDirectory, TableEntry, plan};
 use crate::glue::GlueException;
 use crate::ports::{App, Deadline};
 use crate::store::{GetOptions, ObjectError};
@@ -32,16 +32,6 @@ pub async fn explain(
     deadline: Deadline,
 ) -> Result<Value, GlueException> {
     explain_in(app, &CatalogDirectory::new(app), database, table, body, deadline).await
-}
-
-/// [`optimizer::put_by_rest`] on the product's own catalog.
-pub async fn put_optimizer(app: &App, database: &str, table: &str, body: &Value) -> Result<Value, GlueException> {
-    optimizer::put_by_rest(app, &CatalogDirectory::new(app), database, table, body).await
-}
-
-/// [`optimizer::get_by_rest`] on the product's own catalog.
-pub async fn get_optimizer(app: &App, database: &str, table: &str) -> Result<Value, GlueException> {
-    optimizer::get_by_rest(app, &CatalogDirectory::new(app), database, table).await
 }
 
 /// [`get_in`] on the product's own catalog.

@@ -72,6 +72,15 @@ impl Lake {
         optimizer::create(&self.app, self.directory.as_ref(), input).await.unwrap();
     }
 
+    /// Changes what the optimizer of `db.t` sweeps, and when.
+    pub async fn configure(&self, config: Value) -> Result<Value, crate::glue::GlueException> {
+        let input = json!({
+            "CatalogId": "000000000000", "DatabaseName": "db", "TableName": "t", "Type": "orphan_file_deletion",
+            "TableOptimizerConfiguration": {"orphanFileDeletionConfiguration": {"icebergConfiguration": config}}
+        });
+        optimizer::update(&self.app, self.directory.as_ref(), input).await
+    }
+
     /// Starts a run and answers its message.
     pub async fn start(&self, table: &str, mode: Mode) -> SweepRequest {
         let body = json!({ "mode": mode.as_str() });

@@ -176,8 +176,10 @@ fn xz(plain: &[u8]) -> Vec<u8> {
     packer.finish().unwrap()
 }
 
+type Packer = fn(&[u8]) -> Vec<u8>;
+
 /// Every codec by its name.
-const PACKERS: [(&str, fn(&[u8]) -> Vec<u8>); 6] = [
+const PACKERS: [(&str, Packer); 6] = [
     ("null", <[u8]>::to_vec),
     ("deflate", |plain| {
         let mut packer = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -74,6 +74,14 @@ impl TablePlaces {
         }
     }
 
+    /// The table is gone.
+    pub async fn forget(&self, items: &dyn Items) -> Result<(), StoreError> {
+        match items.delete(&Self::key(&self.table_id), Condition::Always).await {
+            Ok(()) | Err(WriteError::ConditionFailed { .. }) => Ok(()),
+            Err(WriteError::Store(error)) => Err(error),
+        }
+    }
+
     /// Whether the table may have files inside a location, or writes there.
     pub fn reaches(&self, within: &Location) -> bool {
         let touches = |folder: &Location| within.contains(folder) || folder.contains(within);

@@ -153,17 +153,12 @@ pub(super) fn parse_config(input: &Value, old: Option<&OptimizerConfig>) -> Resu
         let message = format!("An optimizer of type {ORPHAN_FILE_DELETION} needs {member}.");
         return Err(GlueException::invalid_input(message));
     }
-    let kept = if has(member) { None } else { old };
     let iceberg = given.get(member).and_then(|block| block.get("icebergConfiguration"));
-    let (retention_hours, location, run_rate_hours) = match kept {
-        Some(old) => (old.retention_hours, old.location.clone(), old.run_rate_hours),
-        None => (
-            number(iceberg, "orphanFileRetentionPeriodInDays", DEFAULT_RETENTION_DAYS, 1, RETENTION_DAYS_MAX)? * 24,
-            text(iceberg, "location")?,
-            number(iceberg, "runRateInHours", DEFAULT_RATE_HOURS, 3, 168)?,
-        ),
+    let rules = match old.filter(|_| !has(member)) {
+        Some(old) => old.clone(),
+        None => parse_rules(iceberg)?,
     };
-    let scope = location.as_deref().map(Location::parse).transpose();
+    let scope = rules.location.as_deref().map(Location::parse).transpose();
     let scope = scope.map_err(|error| GlueException::invalid_input(error.to_string()))?;
     let whole = Value::Object(given.clone());
     let enabled = match given.get("enabled") {
@@ -184,67 +179,42 @@ pub(super) fn parse_config(input: &Value, old: Option<&OptimizerConfig>) -> Resu
         role_arn: role_arn.or_else(|| old.and_then(|old| old.role_arn.clone())),
         glue_connection: text(given.get("vpcConfiguration"), "glueConnectionName")?
             .or_else(|| old.and_then(|old| old.glue_connection.clone())),
-        retention_hours,
-        location,
-        run_rate_hours,
-        // What this interface has no members for.
-        allow_short_retention: old.is_some_and(|old| old.allow_short_retention),
-        sightings: old.map_or(SIGHTINGS_DEFAULT, |old| old.sightings),
-        quarantine_hours: old.map_or(QUARANTINE_DEFAULT_HOURS, |old| old.quarantine_hours),
-        sweep_folder_markers: old.is_some_and(|old| old.sweep_folder_markers),
+        ..rules
     };
     Ok(ConfigInput { config, scope })
 }
 
-/// Reads a configuration in the shape of REST: `retention_hours`, `allow_short_retention`, `run_rate_hours`, `location`,
-/// `enabled`, `sightings`, `quarantine_hours`, `sweep_folder_markers`. With `old` (an update) absent members keep their
-/// values; `location: null` is the whole table.
-pub(super) fn parse_rest_config(body: &Value, old: Option<&OptimizerConfig>) -> Result<ConfigInput, GlueException> {
-    let body = Some(body);
-    let default = OptimizerConfig {
-        enabled: true,
-        role_arn: None,
-        glue_connection: None,
-        retention_hours: DEFAULT_RETENTION_DAYS * 24,
-        location: None,
-        run_rate_hours: DEFAULT_RATE_HOURS,
-        allow_short_retention: false,
-        sightings: SIGHTINGS_DEFAULT,
-        quarantine_hours: QUARANTINE_DEFAULT_HOURS,
-        sweep_folder_markers: false,
-    };
-    let before = old.unwrap_or(&default);
-    let location = match body.and_then(|body| body.get("location")) {
-        None => before.location.clone(),
-        Some(_) => text(body, "location")?,
-    };
-    let sightings = number(body, "sightings", i64::from(before.sightings), 1, 2)?;
-    let config = OptimizerConfig {
-        enabled: flag(body, "enabled", before.enabled)?,
-        retention_hours: number(body, "retention_hours", before.retention_hours, 1, RETENTION_DAYS_MAX * 24)?,
-        run_rate_hours: number(body, "run_rate_hours", before.run_rate_hours, 3, 168)?,
-        allow_short_retention: flag(body, "allow_short_retention", before.allow_short_retention)?,
-        sightings: if sightings == 1 { 1 } else { 2 },
-        quarantine_hours: number(body, "quarantine_hours", before.quarantine_hours, 1, RETENTION_DAYS_MAX * 24)?,
-        sweep_folder_markers: flag(body, "sweep_folder_markers", before.sweep_folder_markers)?,
-        location,
-        ..before.clone()
-    };
-    if config.retention_hours < RETENTION_MIN_HOURS && !config.allow_short_retention {
+/// What is swept, and when. The service's model has no members for hours, short retentions, sightings and markers; REST
+/// and requests that are not made by an SDK can have them beside its own.
+fn parse_rules(iceberg: Option<&Value>) -> Result<OptimizerConfig, GlueException> {
+    let days = number(iceberg, "orphanFileRetentionPeriodInDays", DEFAULT_RETENTION_DAYS, 1, RETENTION_DAYS_MAX)?;
+    let hours = number(iceberg, "orphanFileRetentionPeriodInHours", days * 24, 1, RETENTION_DAYS_MAX * 24)?;
+    let allow_short_retention = flag(iceberg, "allowShortRetention")?;
+    if hours < RETENTION_MIN_HOURS && !allow_short_retention {
         let message = format!(
-            "retention_hours below {RETENTION_MIN_HOURS} deletes files of commits that are only slow: say \
-             allow_short_retention if that is meant."
+            "orphanFileRetentionPeriodInHours below {RETENTION_MIN_HOURS} deletes files of commits that are only slow: \
+             say allowShortRetention if that is meant."
         );
         return Err(GlueException::invalid_input(message));
     }
-    let scope = config.location.as_deref().map(Location::parse).transpose();
-    let scope = scope.map_err(|error| GlueException::invalid_input(error.to_string()))?;
-    Ok(ConfigInput { config, scope })
+    let sightings = number(iceberg, "sightings", i64::from(SIGHTINGS_DEFAULT), 1, 2)?;
+    Ok(OptimizerConfig {
+        enabled: true,
+        role_arn: None,
+        glue_connection: None,
+        retention_hours: hours,
+        location: text(iceberg, "location")?,
+        run_rate_hours: number(iceberg, "runRateInHours", DEFAULT_RATE_HOURS, 3, 168)?,
+        allow_short_retention,
+        sightings: if sightings == 1 { 1 } else { 2 },
+        quarantine_hours: number(iceberg, "quarantineInHours", QUARANTINE_DEFAULT_HOURS, 1, RETENTION_DAYS_MAX * 24)?,
+        sweep_folder_markers: flag(iceberg, "sweepFolderMarkers")?,
+    })
 }
 
-fn flag(block: Option<&Value>, member: &str, default: bool) -> Result<bool, GlueException> {
+fn flag(block: Option<&Value>, member: &str) -> Result<bool, GlueException> {
     match block.and_then(|block| block.get(member)) {
-        None | Some(Value::Null) => Ok(default),
+        None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(flag)) => Ok(*flag),
         Some(_) => Err(GlueException::invalid_input(format!("{member} is true or false."))),
     }

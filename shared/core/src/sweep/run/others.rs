@@ -1,7 +1,7 @@
 //! Tables elsewhere that may need files here: shallow clones, imported files, a data path inside our location. What each
 //! table reaches is remembered, so that only those are read that may have changed since, or that do reach here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::attempt::Attempt;
 use super::knowledge::{Knowledge, Sourced, Standing};
@@ -49,7 +49,13 @@ impl<'a> Attempt<'a> {
 
     /// Adds what tables elsewhere need here. Called again, it looks only at those that changed.
     pub(super) async fn load_others(&mut self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
-        for other in self.directory.tables().await? {
+        let tables = self.directory.tables().await?;
+        let there: HashSet<&str> = tables.iter().map(|table| table.id.as_str()).collect();
+        for gone in known.places.values().filter(|places| !there.contains(places.table_id.as_str())) {
+            gone.forget(self.app.ports.items.as_ref()).await?;
+        }
+        known.places.retain(|table_id, _| there.contains(table_id.as_str()));
+        for other in tables {
             if known.sources.iter().any(|sourced| sourced.table_id == other.id) {
                 continue;
             }

@@ -58,11 +58,11 @@ async fn a_backfill_comes_after_a_dry_run_of_the_same_scope() {
 
 #[tokio::test]
 async fn a_backfill_of_another_scope_or_a_shorter_retention_is_refused() {
-    for change in [json!({"location": "s3://lake/wh/t/data"}), json!({"retention_hours": 24})] {
+    for change in [json!({"location": "s3://lake/wh/t/data"}), json!({"orphanFileRetentionPeriodInHours": 24})] {
         let lake = Lake::new();
         with_old_files(&lake, 3).await;
         let dry = lake.sweep_with("t", json!({"mode": "dry_run", "backfill": true})).await;
-        optimizer::put_by_rest(&lake.app, lake.directory.as_ref(), "db", "t", &change).await.unwrap();
+        lake.configure(change.clone()).await.unwrap();
         let body =
             json!({"mode": "ordinary", "backfill": true, "after_dry_run": dry.run_id, "asked_by": "a", "why": "w"});
         let run = lake.sweep_with("t", body).await;
@@ -125,38 +125,36 @@ async fn explain_says_what_the_report_says() {
 }
 
 #[tokio::test]
-async fn hours_can_be_set_by_rest_and_short_ones_only_on_purpose() {
+async fn hours_can_be_set_and_short_ones_only_on_purpose() {
     let lake = Lake::new();
     let table = Iceberg::create(&lake, "t", 2).await;
-    let put = async |body: Value| optimizer::put_by_rest(&lake.app, lake.directory.as_ref(), "db", "t", &body).await;
+    lake.optimize("t", json!({"orphanFileRetentionPeriodInHours": 2, "allowShortRetention": true})).await;
     for bad in [
-        json!({"retention_hours": 23}),
-        json!({"retention_hours": 0, "allow_short_retention": true}),
-        json!({"run_rate_hours": 2}),
+        json!({"orphanFileRetentionPeriodInHours": 23}),
+        json!({"orphanFileRetentionPeriodInHours": 0, "allowShortRetention": true}),
+        json!({"runRateInHours": 2}),
         json!({"sightings": 3}),
-        json!({"enabled": "yes"}),
+        json!({"allowShortRetention": "yes"}),
         json!({"location": "s3://lake/wh/elsewhere"}),
         json!({"location": "/wh/t"}),
-        json!({"quarantine_hours": 0}),
+        json!({"quarantineInHours": 0}),
     ] {
-        assert_eq!(put(bad.clone()).await.unwrap_err().name, GlueExceptionName::InvalidInput, "{bad}");
+        assert_eq!(lake.configure(bad.clone()).await.unwrap_err().name, GlueExceptionName::InvalidInput, "{bad}");
     }
-    let made = put(json!({"retention_hours": 2, "allow_short_retention": true})).await.unwrap();
     advance(&lake.world.clock, 1);
     table.data("orphan.parquet").await;
     lake.world.clock.advance_ms(2 * 3_600_000);
     assert_eq!(lake.gone().await.1.len(), 0);
-    let changed = put(json!({"enabled": false, "sweep_folder_markers": true})).await.unwrap();
-    assert_eq!((&changed["created_ms"], &changed["retention_hours"]), (&made["created_ms"], &json!(2)));
+    let config = json!({"orphanFileRetentionPeriodInDays": 1, "orphanFileRetentionPeriodInHours": 2,
+        "runRateInHours": 24, "allowShortRetention": true, "sweepFolderMarkers": true, "sightings": 1,
+        "quarantineInHours": 48});
+    lake.configure(config.clone()).await.unwrap();
     lake.put("wh/t/data/day=1/", "").await;
     lake.world.clock.advance_ms(3 * 3_600_000);
     assert_eq!(lake.gone().await.1.len(), 2);
-    let seen = optimizer::get_by_rest(&lake.app, lake.directory.as_ref(), "db", "t").await.unwrap();
-    assert_eq!(seen, changed);
-    // The service's shape has days only.
     let target =
         json!({"CatalogId": "000000000000", "DatabaseName": "db", "TableName": "t", "Type": "orphan_file_deletion"});
     let found = optimizer::get(&lake.app, lake.directory.as_ref(), target).await.unwrap();
-    let days = "/TableOptimizer/configuration/orphanFileDeletionConfiguration/icebergConfiguration/orphanFileRetentionPeriodInDays";
-    assert_eq!(found.pointer(days), Some(&json!(1)));
+    let shown = "/TableOptimizer/configuration/orphanFileDeletionConfiguration/icebergConfiguration";
+    assert_eq!(found.pointer(shown), Some(&config));
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::super::testkit::*;
-use super::super::*;
 
 const ID: &str = "80a083e8-7026-4e79-81be-64bd76c43a11";
 
@@ -63,8 +62,7 @@ async fn a_file_uploaded_anew_is_seen_for_the_first_time_again() {
 async fn one_sighting_can_be_set_on_the_optimizer() {
     let lake = Lake::new();
     with_orphan(&lake).await;
-    let directory = lake.directory.as_ref();
-    optimizer::put_by_rest(&lake.app, directory, "db", "t", &json!({"sightings": 1})).await.unwrap();
+    lake.configure(json!({"sightings": 1})).await.unwrap();
     lake.days(4);
     assert_eq!(lake.scheduled().await.totals.deleted.count, 1);
 }
