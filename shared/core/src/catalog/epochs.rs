@@ -5,7 +5,7 @@
 //! them. Other names alone change nothing: values go by position.
 
 use super::{CatalogError, IndexRef, IndexState, KeyColumn, OlderEpoch, TableRef};
-use crate::partition::KeyType;
+use crate::partition::{Irregular, KeyType};
 
 /// Epochs that partitions may lie in beside the current one. Every read of a table visits all of them.
 pub(super) const OLDER_EPOCHS_MAX: usize = 8;
@@ -47,6 +47,8 @@ pub(super) fn plan_keys(current: &TableRef, keys: Vec<KeyColumn>, now_ms: i64) -
         let types = std::mem::replace(&mut next.epoch_types, types);
         next.older_epochs.insert(0, OlderEpoch { epoch: current.epoch, types, replaced_ms: now_ms });
         next.epoch = current.epoch.saturating_add(1);
+        // Nothing was written under it yet.
+        next.irregular = Irregular::NONE;
     }
     next.keys = keys;
     Ok(next)
@@ -93,6 +95,7 @@ mod tests {
             epoch_types: keys.iter().map(|key| KeyType::of(&key.type_name)).collect(),
             keys,
             shards: 16,
+            irregular: Irregular::ANY,
             older_epochs: Vec::new(),
             indexes: indexes.iter().enumerate().map(index).collect(),
             next_index: 3,
@@ -122,6 +125,7 @@ mod tests {
             assert_eq!(next.epoch, if opens { 5 } else { 4 }, "{keys:?}");
             let older = OlderEpoch { epoch: 4, types: vec![KeyType::Integer, KeyType::Text], replaced_ms: 70 };
             assert_eq!(next.older_epochs, if opens { vec![older] } else { vec![] });
+            assert_eq!(next.irregular, if opens { Irregular::NONE } else { Irregular::ANY });
             assert_eq!(next.epoch_types.len(), keys.len());
         }
         // Of one type, and yet another order.

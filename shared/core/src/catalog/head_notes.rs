@@ -3,6 +3,7 @@
 use super::table_head_item::{self, TableRef};
 use super::writes::{Refused, put};
 use super::{CatalogError, Revision};
+use crate::partition::Irregular;
 use crate::ports::Ports;
 use crate::store::Condition;
 
@@ -23,6 +24,41 @@ pub(crate) async fn note_statistics(ports: &Ports, table: &TableRef) -> Result<(
         }
         // A new revision: whoever read the head before must not write it back without the note.
         let next = TableRef { has_statistics: true, revision: Revision::fresh(ports.ids.as_ref()), ..current.clone() };
+        match replace(ports, &current, &next).await? {
+            None => return Ok(()),
+            Some(other) => current = other,
+        }
+    }
+    Err(CatalogError::Contended(format!("Table {}", table.name)))
+}
+
+/// Notes that values of these kinds are about to be written under the current epoch of a table's keys, unless the head that
+/// was read says so. One put, which leaves the table's version alone; regular values need none.
+///
+/// Listings look for the noted kinds only, so the order of things matters:
+///
+/// - The note is durable before the row is written, and the row before its writer is told so. A listing begins with a strong
+///   read of the head. One that begins after a writer was told reads the note; one that does not read it began before,
+///   and may or may not see the row, as with any write at the same time.
+/// - A note is never lost: every other write of the head is conditional on the revision that it read, and a note changes
+///   that. It is valid for one epoch, and what is written under an epoch is noted there: a new partition, one that moves to
+///   other values, an image in the history, whatever the worker brings from an earlier epoch.
+/// - Keys that changed since the head was read have a new epoch: then the row goes to an earlier one, as its writer knows
+///   no better. Listings read those as a whole, and the worker notes what it moves from there.
+///
+/// # Errors
+/// [`CatalogError::TableNotFound`] if the table is gone; [`CatalogError::Contended`].
+pub(crate) async fn note_irregular(ports: &Ports, table: &TableRef, kinds: Irregular) -> Result<(), CatalogError> {
+    if table.irregular.has_all(kinds) {
+        return Ok(());
+    }
+    let mut current = table.clone();
+    for _ in 0..ROUNDS {
+        if current.irregular.has_all(kinds) || current.epoch != table.epoch {
+            return Ok(());
+        }
+        let irregular = current.irregular.union(kinds);
+        let next = TableRef { irregular, revision: Revision::fresh(ports.ids.as_ref()), ..current.clone() };
         match replace(ports, &current, &next).await? {
             None => return Ok(()),
             Some(other) => current = other,

@@ -40,7 +40,7 @@ mod work;
 mod work_item;
 mod writes;
 
-pub use body::{BODY_MAX_BYTES, escaped_len};
+pub use body::{BODY_MAX_BYTES, escaped_json_len, escaped_len};
 pub use database_item::DatabaseHead;
 pub use databases::{
     Database, create_database, create_tagged_database, drop_database, find_database, get_database, list_databases,
@@ -56,6 +56,6 @@ pub use table_head_item::{IndexRef, IndexState, KeyColumn, OlderEpoch, TableRef}
 pub use work::CatalogWork;
 
 pub(crate) use body::{body_size_bytes, decode_body, encode_body};
-pub(crate) use head_notes::{add_to_estimate, note_statistics};
+pub(crate) use head_notes::{add_to_estimate, note_irregular, note_statistics};
 pub(crate) use process_cache::{cache_of, lock};
 pub(crate) use writes::{Cancelled, Refused, put, transact};

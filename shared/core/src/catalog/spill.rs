@@ -137,7 +137,9 @@ async fn explain_missing(ports: &Ports, owner: Owner<'_>, at: &ObjectKey) -> Cat
 ///
 /// All bodies are in memory together: cut the list to what an answer takes first (`body_size_bytes` knows the
 /// sizes of bodies that are not loaded yet).
-pub async fn load_bodies(ports: &Ports, items: Vec<(Owner<'_>, &mut Item)>) -> Result<(), CatalogError> {
+pub async fn load_bodies(ports: &Ports, mut items: Vec<(Owner<'_>, &mut Item)>) -> Result<(), CatalogError> {
+    // Usually all of them.
+    items.retain(|(_, item)| body::pointer(item).is_some());
     load_each(ports, items).await.into_iter().collect()
 }
 

@@ -2,7 +2,7 @@
 //! it. It belongs to the database whose id it names: under another database of the same name it is not there.
 
 use super::{DatabaseId, Revision, TableId};
-use crate::partition::KeyType;
+use crate::partition::{Irregular, IrregularKind, KeyType};
 use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
 
 const SCHEMA_VERSION: i64 = 1;
@@ -86,6 +86,9 @@ pub struct TableRef {
     pub epoch_types: Vec<KeyType>,
     /// Over how many partition keys of the item store the table's partitions are spread; fixed for the epoch.
     pub shards: u16,
+    /// Kinds of irregular values that were ever written under the current epoch, partitions and their history alike;
+    /// see [`super::head_notes`]. Heads that do not say it were written before it was kept: anything is possible.
+    pub irregular: Irregular,
     /// Epochs that may still hold partitions, newest first.
     pub older_epochs: Vec<OlderEpoch>,
     pub indexes: Vec<IndexRef>,
@@ -120,6 +123,7 @@ pub(super) fn encode(table: &TableRef) -> Item {
         ("epoch".to_owned(), Value::Int(i64::from(table.epoch))),
         ("epoch_types".to_owned(), encode_types(&table.epoch_types)),
         ("shards".to_owned(), Value::Int(i64::from(table.shards))),
+        ("irregular".to_owned(), Value::List(table.irregular.kinds().map(|kind| kind.as_str().into()).collect())),
         ("version".to_owned(), Value::Int(table.version)),
         ("revision".to_owned(), (&table.revision).into()),
         ("created_ms".to_owned(), Value::Int(table.created_ms)),
@@ -145,6 +149,15 @@ pub(super) fn encode(table: &TableRef) -> Item {
 
 fn encode_types(types: &[KeyType]) -> Value {
     Value::List(types.iter().map(|key_type| Value::from(key_type.as_str())).collect())
+}
+
+fn decode_irregular(item: &Item) -> Result<Irregular, DecodeError> {
+    if !item.contains_key("irregular") {
+        return Ok(Irregular::ANY);
+    }
+    let kinds =
+        texts(list(item, "irregular")?).and_then(|kinds| kinds.into_iter().map(IrregularKind::from_stored).collect());
+    kinds.ok_or_else(|| DecodeError::Invalid { field: "irregular".to_owned(), message: "not as written".to_owned() })
 }
 
 fn encode_older(older: &OlderEpoch) -> Value {
@@ -244,6 +257,7 @@ pub(super) fn decode(folded_database: &str, folded_name: &str, item: &Item) -> R
         epoch: number(item, "epoch")?,
         epoch_types: epoch_types.ok_or_else(|| invalid("epoch_types"))?,
         shards: number::<u16>(item, "shards")?.max(1),
+        irregular: decode_irregular(item)?,
         older_epochs: opt_list(item, "older_epochs", decode_older)?,
         indexes: opt_list(item, "indexes", decode_index)?,
         next_index: if item.contains_key("next_index") { number(item, "next_index")? } else { 0 },
@@ -271,6 +285,7 @@ mod tests {
             epoch: 1,
             epoch_types: vec![KeyType::Integer, KeyType::Text, KeyType::Date, KeyType::Decimal],
             shards: 16,
+            irregular: Irregular::NONE,
             older_epochs: Vec::new(),
             indexes: Vec::new(),
             next_index: 0,
@@ -287,6 +302,7 @@ mod tests {
         let item = encode(&table());
         assert_eq!(decode("sales", "orders", &item).unwrap(), table());
         let full = TableRef {
+            irregular: Irregular::NONE.with(IrregularKind::Unreadable).with(IrregularKind::NullMarker),
             older_epochs: vec![OlderEpoch { epoch: 0, types: vec![KeyType::Date], replaced_ms: 5 }],
             indexes: vec![IndexRef {
                 number: 3,
@@ -305,6 +321,15 @@ mod tests {
     }
 
     #[test]
+    fn of_a_head_that_does_not_say_which_values_there_are_anything_is_possible() {
+        let mut item = encode(&table());
+        assert_eq!(item.remove("irregular"), Some(Value::List(Vec::new())));
+        let read = decode("sales", "orders", &item).unwrap();
+        assert_eq!(read.irregular, Irregular::ANY);
+        assert_eq!(decode("sales", "orders", &encode(&read)).unwrap().irregular, Irregular::ANY);
+    }
+
+    #[test]
     fn a_usual_head_is_small() {
         assert!(item_size_bytes(&key("sales", "orders"), &encode(&table())) < 512);
     }
@@ -318,6 +343,8 @@ mod tests {
             ("table_id", Value::Int(1)),
             ("older_epochs", Value::List(vec![Value::Int(1)])),
             ("indexes", Value::Int(1)),
+            ("irregular", Value::Int(1)),
+            ("irregular", Value::List(vec!["odd".into()])),
         ] {
             let mut item = encode(&table());
             item.insert(field.to_owned(), value);

@@ -15,7 +15,7 @@ use super::work::{self, CatalogWork};
 use super::writes::transact;
 use super::{CatalogError, Revision, TableId};
 use crate::location::Location;
-use crate::partition::KeyType;
+use crate::partition::{Irregular, KeyType};
 use crate::ports::Ports;
 use crate::store::{Clock, Condition, Consistency, Item, Key, ReadItems, Write, get_every};
 
@@ -205,6 +205,7 @@ async fn create_as(
             keys: keys.clone(),
             epoch: FIRST_EPOCH,
             shards: DEFAULT_SHARDS,
+            irregular: Irregular::NONE,
             older_epochs: Vec::new(),
             indexes: Vec::new(),
             next_index: 0,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::GlueException;
 use crate::catalog::functions::Function;
-use crate::catalog::{CatalogError, Database, TableDefinition, TableRef, escaped_len};
+use crate::catalog::{CatalogError, Database, TableDefinition, TableRef, escaped_json_len};
 use crate::limits::ANSWER_MAX_BYTES;
 use crate::partition::{ColumnSchema, Partition, fill_defaults};
 
@@ -118,7 +118,7 @@ impl Sized {
 
     /// Takes an entry if it still fits. The first always does: one definition is limited when it is stored.
     pub(super) fn push(&mut self, entry: Json) -> bool {
-        let size_bytes = escaped_len(&entry.to_string()) + 1;
+        let size_bytes = escaped_json_len(&entry) + 1;
         if !self.entries.is_empty() && self.size_bytes + size_bytes > ANSWER_MAX_BYTES - ENVELOPE_BYTES {
             return false;
         }

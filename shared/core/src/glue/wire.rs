@@ -46,7 +46,9 @@ impl WireAnswer {
                 if let Some(revision) = output.pointer("/Partition/Revision").and_then(Value::as_str) {
                     headers.push((REVISION_HEADER, revision.to_owned()));
                 }
-                Self { status: 200, headers, body: output.to_string(), failure: None }
+                // Not by its Display, which writes through a formatter.
+                let body = serde_json::to_string(&output).unwrap_or_else(|_| output.to_string());
+                Self { status: 200, headers, body, failure: None }
             }
             Err(failure) => {
                 headers.push(("x-amzn-errortype", failure.name.as_str().to_owned()));

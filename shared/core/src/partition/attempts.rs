@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::change::{Next, plan_change};
 use super::history_item::{self, Retention};
+use super::irregular::{note_values, note_writes};
 use super::item::{self, Current, current_epoch, key, key_in, older_epochs};
 use crate::catalog::{CatalogError, PartitionId, Revision, TableRef};
 use crate::limits::{ANSWER_MAX_BYTES, BATCH_WRITE_MAX_KEYS};
@@ -260,6 +261,7 @@ pub(super) async fn create(
     new: &New<'_>,
     retention: Retention,
 ) -> Result<(), CatalogError> {
+    note_values(ports, table, [new.next.values]).await?;
     let mut next = new.next.clone();
     let mut patience = Patience::default();
     loop {
@@ -366,6 +368,7 @@ pub(super) async fn change(
             return Err(CatalogError::PartitionChanged);
         }
         let writes = plan(&old);
+        note_writes(ports, table, &writes).await?;
         match transact(ports, &writes, &mut patience).await {
             Ok(()) => return Ok(old),
             Err(Refusal::Conditions(reasons)) => {

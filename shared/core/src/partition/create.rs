@@ -8,8 +8,9 @@ use super::change::Next;
 use super::descriptor::{Descriptor, Shared, store_parts};
 use super::estimate::{Limit, count_batch, count_later};
 use super::history_item::Retention;
+use super::irregular::Irregular;
 use super::item;
-use crate::catalog::{BODY_MAX_BYTES, CatalogError, PartitionId, Revision, TableRef, escaped_len};
+use crate::catalog::{BODY_MAX_BYTES, CatalogError, PartitionId, Revision, TableRef, escaped_len, note_irregular};
 use crate::ports::{Ports, Settings};
 use crate::store::Item;
 
@@ -188,7 +189,12 @@ pub(super) async fn create_every(
         |plan: &Result<Planned, CatalogError>| plan.as_ref().map(|plan| plan.values.clone()).unwrap_or_default();
     let names: Vec<Vec<String>> = planned.iter().map(names).collect();
     let groups = plan_groups(&names.iter().map(|values| vec![values.as_slice()]).collect::<Vec<_>>());
-    let planned = &planned;
+    // Once for all; if that fails, each finds out for itself.
+    let kinds = planned.iter().flatten().map(|plan| Irregular::of(&table.epoch_types, &plan.values));
+    let kinds = kinds.fold(Irregular::NONE, Irregular::union);
+    let noted = note_irregular(ports, table, kinds).await.is_ok();
+    let with_note = TableRef { irregular: table.irregular.union(kinds), ..table.clone() };
+    let (planned, table) = (&planned, if noted { &with_note } else { table });
     let answers = apply_groups(planned.len(), groups, |at, _| async move {
         match planned.get(at) {
             Some(Ok(planned)) => write(ports, table, planned, rules.retention).await,

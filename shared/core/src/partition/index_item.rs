@@ -81,6 +81,7 @@ pub(super) fn values_of(item: &Item) -> Result<Vec<String>, DecodeError> {
 mod tests {
     use super::*;
     use crate::catalog::{DatabaseId, KeyColumn, Revision};
+    use crate::partition::Irregular;
 
     fn index(number: u32, keys: &[&str], state: IndexState) -> IndexRef {
         let keys = keys.iter().map(|key| (*key).to_owned()).collect();
@@ -98,6 +99,7 @@ mod tests {
             epoch: 3,
             epoch_types: vec![KeyType::Integer, KeyType::Text, KeyType::Date],
             shards: 16,
+            irregular: Irregular::ANY,
             older_epochs: Vec::new(),
             indexes: vec![
                 index(1, &["day"], IndexState::Active),

@@ -39,10 +39,23 @@ pub(crate) const CUT_TAIL_BYTES: usize = HASH_BYTES + 1;
 pub(crate) const ARITY_OPEN_END: u8 = u8::MAX;
 
 /// How one value was written.
-enum Written {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
     Canonical,
     /// Another text of the same position has the same bytes.
     Variant,
+    /// The Hive default marker on a typed key.
+    Marker,
+    /// Nothing that its type can read.
+    Unreadable,
+}
+
+/// How a value of this type was written.
+pub(super) fn written(key_type: KeyType, value: &str) -> Written {
+    match key_type {
+        KeyType::Text | KeyType::Other => Written::Canonical,
+        _ => encode_value(key_type, value, &mut Vec::new()),
+    }
 }
 
 /// The range key of a partition with these values.
@@ -106,7 +119,7 @@ fn encode_value(key_type: KeyType, value: &str, into: &mut Vec<u8>) -> Written {
         }
         _ if value == HIVE_DEFAULT_PARTITION => {
             into.push(region::NULL);
-            return Written::Canonical;
+            return Written::Marker;
         }
         KeyType::Integer | KeyType::Decimal => {
             let read = if key_type == KeyType::Integer { Number::parse_integer } else { Number::parse_decimal };
@@ -135,7 +148,7 @@ fn encode_value(key_type: KeyType, value: &str, into: &mut Vec<u8>) -> Written {
     }
     into.push(region::UNPARSABLE);
     encode_text(value.as_bytes(), into);
-    Written::Canonical
+    Written::Unreadable
 }
 
 /// UTF-8 with NUL escaped and a terminator below every escaped byte: order of code points, none a prefix of another.

@@ -16,6 +16,7 @@ mod estimate;
 mod history_item;
 mod index_item;
 mod instant;
+mod irregular;
 mod item;
 mod key;
 mod key_type;
@@ -33,6 +34,7 @@ pub use create::{PartitionInput, create, create_many};
 pub use delete::{delete, delete_many};
 pub use descriptor::ColumnSchema;
 pub use instant::{Date, Timestamp};
+pub use irregular::{Irregular, IrregularKind};
 pub use item::PartitionItem;
 pub use key::{HIVE_DEFAULT_PARTITION, encode_key, hash_of_values, shard_of};
 pub use key_type::KeyType;
@@ -58,4 +60,4 @@ pub(crate) use rekey::{Rows, rekey_page};
 pub(crate) use statistics_item::places_of as statistics_places_of;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -7,6 +7,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::history_item;
 use super::index_item::{self, values_of};
+use super::irregular::note_values;
 use super::item::{self, current_epoch};
 use crate::catalog::{Cancelled, CatalogError, TableRef, transact};
 use crate::ports::Ports;
@@ -32,6 +33,8 @@ pub(crate) async fn rekey_page(
     items: Vec<(Key, Item)>,
 ) -> Result<usize, CatalogError> {
     let count = items.len();
+    let values = items.iter().map(|(_, item)| values_of(item)).collect::<Result<Vec<_>, _>>()?;
+    note_values(ports, table, values.iter().map(Vec::as_slice)).await?;
     let moves = items.into_iter().map(|(key, item)| async move {
         match rows {
             Rows::Current => move_partition(ports, table, key, item).await,

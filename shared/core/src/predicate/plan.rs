@@ -8,7 +8,7 @@
 //! The same values written otherwise (`1`, `01`) have keys with the same beginning, so they lie in the same range. Keys that
 //! were cut still have their beginning; bounds longer than that are cut as well and hold a little more.
 //!
-//! Unreadable values lie in a region of their own in every position. Where a predicate narrows a typed position, a [`Probe`]
+//! Unreadable values, if there may be some, lie in a region of their own in every position. Where a predicate narrows a typed position, a [`Probe`]
 //! covers the rows whose answer hangs on an unreadable value there. All other such rows are in the ranges.
 
 use std::borrow::Cow;
@@ -18,7 +18,9 @@ use super::domain::{Domain, Scalar};
 use super::range::{KeyRange, Piece, PieceKind, join_neighbours, successor};
 use super::set::{Cut, Overlap, Span};
 use crate::limits::SORT_KEY_MAX_BYTES;
-use crate::partition::{ARITY_OPEN_END, CUT_TAIL_BYTES, HIVE_DEFAULT_PARTITION, KeyType, encode_position, region};
+use crate::partition::{
+    ARITY_OPEN_END, CUT_TAIL_BYTES, HIVE_DEFAULT_PARTITION, Irregular, IrregularKind, KeyType, encode_position, region,
+};
 
 /// Positions are taken up until there are about so many ranges, or so many times more than asked for; then neighbours are
 /// joined.
@@ -34,6 +36,8 @@ pub struct Layout {
     positions: Vec<(usize, KeyType)>,
     /// Bytes before the hash of a cut key.
     whole_bytes: usize,
+    /// Which irregular values there may be.
+    irregular: Irregular,
 }
 
 impl Layout {
@@ -47,7 +51,19 @@ impl Layout {
     pub fn reordered(types: &[KeyType], order: &[usize]) -> Self {
         let type_of = |at: &usize| types.get(*at).copied().unwrap_or(KeyType::Text);
         let positions = order.iter().map(|at| (*at, type_of(at))).collect();
-        Self { positions, whole_bytes: SORT_KEY_MAX_BYTES - CUT_TAIL_BYTES }
+        Self { positions, whole_bytes: SORT_KEY_MAX_BYTES - CUT_TAIL_BYTES, irregular: Irregular::ANY }
+    }
+
+    /// No other irregular values are there. Without this anything is possible.
+    #[must_use]
+    pub fn with_at_most(mut self, irregular: Irregular) -> Self {
+        self.irregular = irregular;
+        self
+    }
+
+    fn may_be_unreadable(&self, mode: Mode) -> bool {
+        let is_marked = mode == Mode::Strict && self.irregular.has(IrregularKind::NullMarker);
+        is_marked || self.irregular.has(IrregularKind::Unreadable)
     }
 
     /// Keys that are cut at `max_bytes`, since something follows them.
@@ -100,7 +116,7 @@ pub struct KeyList {
 /// Whether a list of values has every row that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completeness {
-    /// It has: each value can be written in one way only.
+    /// It has: no value is written in another way, or can be.
     Every,
     /// It has those whose values are written in the shortest way. The ranges have all.
     Canonical,
@@ -339,6 +355,9 @@ impl Planner<'_> {
             });
             self.descend(&left, prefix.with(None), at + 1, budget / 2);
         }
+        if !self.layout.may_be_unreadable(self.mode) {
+            return;
+        }
         let left = restrict_to(view, position, |_| Some(true));
         let is_certain = match left {
             View::Constant(false) => return,
@@ -457,7 +476,8 @@ fn list_keys(lists: Vec<Vec<Option<Scalar>>>, layout: &Layout, key_count: usize)
     for list in lists {
         let mut row = vec![None; key_count];
         for (scalar, (position, _)) in list.iter().zip(&layout.positions) {
-            if matches!(scalar, Some(Scalar::Number(_) | Scalar::Timestamp(_))) {
+            let has_spellings = matches!(scalar, Some(Scalar::Number(_) | Scalar::Timestamp(_)));
+            if has_spellings && layout.irregular.has(IrregularKind::OtherSpelling) {
                 completeness = Completeness::Canonical;
             }
             let text = match scalar {

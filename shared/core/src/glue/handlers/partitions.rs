@@ -9,7 +9,7 @@ use super::super::wire::{EXPECTED_REVISION, EXPLAIN};
 use super::moment::{Asked, check_kept};
 use super::{add_token, members, page_size, position};
 use crate::catalog::tables::find_table;
-use crate::catalog::{CatalogError, Revision, Scope, TableRef, escaped_len};
+use crate::catalog::{CatalogError, Revision, Scope, TableRef, escaped_json_len};
 use crate::partition::{
     self, ColumnSchema, Continuation, Indexes, Listing, PartitionInput, PartitionUpdate, Position, ScanBudget, Segment,
 };
@@ -105,7 +105,7 @@ const KEYS_MAX_BYTES: usize = 1_500_000;
 /// Values as an entry of a list, with the size of it in an answer.
 fn value_list(values: &[String]) -> (Value, usize) {
     let entry = json!({ "Values": values });
-    let size_bytes = escaped_len(&entry.to_string()) + 1;
+    let size_bytes = escaped_json_len(&entry) + 1;
     (entry, size_bytes)
 }
 

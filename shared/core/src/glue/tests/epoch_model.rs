@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{Wire, in_table, table_input};
 use crate::catalog::purge;
 use crate::partition::{KeyType, encode_key};
+use crate::predicate::{Mode, compile};
 
 const KEYS: [&[(&str, &str)]; 7] = [
     &[("a", "int")],
@@ -164,6 +165,29 @@ impl Model {
         assert_eq!(all, expected);
     }
 
+    /// One value of every key, as literals that each type takes: by evaluation over all rows, or the refusal.
+    async fn filter(&self, wire: &Wire, value: &str) {
+        let literal = |kind: &str| match kind {
+            "string" => format!("'{value}'"),
+            "date" => "'2024-01-01'".to_owned(),
+            _ => value.to_owned(),
+        };
+        let terms: Vec<String> =
+            KEYS[self.keys].iter().map(|(name, kind)| format!("{name} = {}", literal(kind))).collect();
+        let expression = terms.join(" and ");
+        let head = wire.head().await;
+        let filter = compile(&expression, &head.keys, Mode::Lenient).unwrap();
+        let rows = self.in_order().into_iter().filter(|(values, _)| self.fits(values));
+        let judged: Result<Vec<_>, _> =
+            rows.map(|(values, _)| filter.evaluate(&values).map(|is| (values, is))).collect();
+        let expected =
+            judged.ok().map(|rows| rows.into_iter().filter(|(_, is)| *is).map(|(values, _)| values).collect());
+        let (_, body) = wire.send("GetPartitions", in_table(json!({ "Expression": expression }))).await;
+        let found: Option<Vec<Vec<String>>> = body.get("Partitions").map(super::values_of);
+        assert!(found.is_some() || body["__type"] == "InvalidStateException", "{body}");
+        assert_eq!(found, expected, "{expression}");
+    }
+
     async fn act(&mut self, wire: &Wire, action: Action) {
         match action {
             Action::Keys(keys) => self.keys(wire, keys).await,
@@ -224,9 +248,13 @@ proptest! {
             for action in actions {
                 model.act(&wire, action).await;
                 model.list(&wire, 1000, 0).await;
+                model.filter(&wire, "1").await;
             }
             model.settled(&wire).await;
             model.list(&wire, 3, 0).await;
+            for value in ["1", "2", "10"] {
+                model.filter(&wire, value).await;
+            }
         });
     }
 }

@@ -11,6 +11,7 @@ mod errors;
 mod faults;
 mod filters;
 mod indexes;
+mod irregular;
 mod malformed;
 mod neighbours;
 mod paging;

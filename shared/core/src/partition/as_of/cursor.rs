@@ -170,26 +170,4 @@ impl Cursor for PastCursor {
             limit = None;
         }
     }
-
-    fn seek(&mut self, to: &[u8]) {
-        if to <= self.low.as_slice() {
-            return;
-        }
-        self.low = to.to_vec();
-        self.present.seek(to);
-        let Some(mut part) = self.part.take() else { return };
-        if matches!(&part.to, Reached::Key(end) if end.as_slice() < to) {
-            return;
-        }
-        part.rows = part.rows.split_off(to);
-        let is_ahead = part
-            .history
-            .as_ref()
-            .and_then(|query| query.start_after.as_ref())
-            .is_some_and(|after| history_item::beginning_of(after.as_bytes()) >= to);
-        if part.history.is_some() && !is_ahead {
-            part.history = self.history_to(&part.to);
-        }
-        self.part = Some(part);
-    }
 }

@@ -47,6 +47,17 @@ pub(super) fn pieces_of(plan: &Plan) -> Vec<Piece> {
     pieces
 }
 
+/// Where to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refined {
+    /// What is to be read; the rest is not wanted.
+    pub pieces: Vec<Piece>,
+    /// So many leading values were enough to tell.
+    pub leading: usize,
+    /// Where other leading values begin. Rows behind it are all in the last piece.
+    pub end: Vec<u8>,
+}
+
 /// Knows where rows can be, given the leading values of one.
 #[derive(Debug)]
 pub(super) struct Guide<'a> {
@@ -57,17 +68,17 @@ pub(super) struct Guide<'a> {
 impl Guide<'_> {
     /// What is to be read of `within` behind `key`, a row's with these values: where others with the same leading values
     /// can be wanted, and everything behind those. None if that is all of it.
-    pub(super) fn refine(&self, key: &[u8], values: &[String], within: &KeyRange) -> Option<Vec<Piece>> {
+    pub(super) fn refine(&self, key: &[u8], values: &[String], within: &KeyRange) -> Option<Refined> {
         let key_count = self.filter.key_count();
         if values.len() != key_count {
             return None;
         }
         let behind = Position::After(key.to_vec());
         for leading in 1..key_count {
-            let leading: Vec<&str> = values.iter().take(leading).map(String::as_str).collect();
-            let alike = self.layout.range_of(key_count, &leading)?;
+            let fixed: Vec<&str> = values.iter().take(leading).map(String::as_str).collect();
+            let alike = self.layout.range_of(key_count, &fixed)?;
             let end = alike.high.clone().min(within.high.clone());
-            let plan = plan_within(self.filter, &self.layout, &leading, WINDOW_RANGES_MAX);
+            let plan = plan_within(self.filter, &self.layout, &fixed, WINDOW_RANGES_MAX);
             let mut pieces = Vec::new();
             let probes = plan.probes.iter().map(|probe| (&probe.range, false));
             for (range, is_exact) in plan.ranges.iter().map(|range| (range, plan.is_exact)).chain(probes) {
@@ -85,10 +96,10 @@ impl Guide<'_> {
             }
             pieces.sort_by(|left, right| left.range.low.cmp(&right.range.low));
             if end < within.high {
-                let range = KeyRange { low: end, high: within.high.clone() };
+                let range = KeyRange { low: end.clone(), high: within.high.clone() };
                 pieces.push(Piece { range, is_exact: false, step: Step::One });
             }
-            return Some(pieces);
+            return Some(Refined { pieces, leading, end });
         }
         None
     }

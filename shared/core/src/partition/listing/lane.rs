@@ -2,25 +2,22 @@
 //!
 //! A lane works off pieces of the key range, in order. In a piece whose rows are all wanted it reads on. In any other the
 //! last row of every step tells, with its leading values fixed, where the next wanted row can be at the earliest
-//! ([`Guide::refine`]); what lies between is jumped over. So a leading key that the filter leaves free costs two requests
-//! for each of its values instead of all rows with them. A page that has jumped often enough reads large steps instead.
+//! ([`Guide::refine`]); what lies between can be jumped over. So a leading key that the filter leaves free costs two
+//! requests for each of its values instead of all rows with them, where that is less ([`super::pace`]).
 
 use std::collections::VecDeque;
 
-use super::guide::{Guide, Piece, Step};
+use super::guide::{Guide, Piece, Refined, Step};
+use super::pace::{FIRST_STEP_ITEMS, Look, Pace};
 use super::position::Position;
 use super::source::{Cursor, Reached, Reads, Row, Source};
 use crate::catalog::CatalogError;
 use crate::partition::index_item::values_of;
 
-/// Items of the largest steps. A request also ends at 1 MB.
-const STEP_MAX_ITEMS: usize = 2000;
-/// Items of the first step of a piece of which some rows are not wanted.
-const FIRST_STEP_ITEMS: usize = 24;
-/// Requests of one page after which it jumps no more.
-const JUMPS_END_AT_QUERIES: u64 = 512;
-/// How much larger a step may be than the one before.
-const GROWTH: usize = 4;
+/// Rows of one step from which its values tell how many there are of a kind.
+const TELLING_ITEMS: usize = 16;
+/// Groups that are looked at within one step, at most.
+const LOOKS_PER_STEP: usize = 3;
 
 pub(super) struct Lane<'a> {
     source: &'a dyn Source,
@@ -34,8 +31,30 @@ pub(super) struct Lane<'a> {
     frontier: Position,
     /// Read on when fewer rows are at hand, if others read on anyway.
     low_water: usize,
-    /// Rows judged so far, and how many of them were wanted.
-    judged: (usize, usize),
+    pace: &'a Pace,
+    /// The group that is being read.
+    look: Option<Look>,
+    /// Whether the next row is the first of its group.
+    is_at_group: bool,
+    /// Whether the rows, by their values, are followed by many that can be jumped over.
+    looks_far: bool,
+}
+
+/// Values of the first, the middle and the last row of a step, and how many there were.
+struct Ends {
+    first: Vec<String>,
+    middle: Vec<String>,
+    last: Vec<String>,
+    rows: usize,
+}
+
+impl Ends {
+    /// Whether one half of the rows or the other has so many leading values in common.
+    fn have_in_common(&self, leading: usize) -> bool {
+        let part = |values: &Vec<String>| values.get(..leading).map(<[String]>::to_vec);
+        let [first, middle, last] = [&self.first, &self.middle, &self.last].map(part);
+        first == middle || middle == last
+    }
 }
 
 struct Open {
@@ -49,13 +68,29 @@ impl<'a> Lane<'a> {
     pub(super) fn new(
         source: &'a dyn Source,
         guide: Option<&'a Guide<'a>>,
+        pace: &'a Pace,
         (epoch, shard): (u32, u16),
         pieces: impl IntoIterator<Item = Piece>,
         start: &Position,
     ) -> Self {
         let pieces = pieces.into_iter().collect();
         let (buffer, frontier) = (VecDeque::new(), start.clone());
-        Self { source, guide, epoch, shard, pieces, open: None, buffer, frontier, low_water: 0, judged: (0, 0) }
+        let is_at_group = *start == Position::BEGINNING;
+        Self {
+            source,
+            guide,
+            epoch,
+            shard,
+            pieces,
+            open: None,
+            buffer,
+            frontier,
+            low_water: 0,
+            pace,
+            look: None,
+            is_at_group,
+            looks_far: false,
+        }
     }
 
     fn is_done(&self) -> bool {
@@ -92,30 +127,28 @@ impl<'a> Lane<'a> {
             },
         };
         let is_exact = open.piece.is_exact;
-        let at_once = if is_exact { share } else { self.items_for(share).min(open.at_once) };
+        let at_once = match is_exact {
+            true => share,
+            false => self.pace.items_for(share.saturating_sub(self.buffer.len()).max(1)).min(open.at_once),
+        };
         let batch = open.cursor.read_on(reads, at_once).await?;
         let before = self.buffer.len();
-        let last = self.take(&open.piece, batch.rows)?;
+        let ends = self.take(&open.piece, batch.rows)?;
         self.low_water = if at_once > share { (self.buffer.len() - before).min(share) / 2 } else { 0 };
         match batch.reached {
-            Reached::End => self.frontier = Position::From(open.piece.range.high),
+            Reached::End => {
+                self.look = None;
+                self.frontier = Position::From(open.piece.range.high);
+            }
             Reached::Key(key) => {
                 self.frontier = Position::After(key.clone());
                 self.open = Some(open);
                 if !is_exact {
-                    self.go_on(reads, &key, last.as_deref());
+                    self.go_on(&key, ends);
                 }
             }
         }
         Ok(())
-    }
-
-    /// Items that have so many wanted rows among them, as far as can be told from those before.
-    fn items_for(&self, rows: usize) -> usize {
-        match self.judged {
-            (_, 0) => usize::MAX,
-            (judged, wanted) => rows.saturating_mul(judged).div_ceil(wanted),
-        }
     }
 
     fn open_next(&mut self, share: usize) -> Option<Open> {
@@ -124,53 +157,78 @@ impl<'a> Lane<'a> {
             let Some(stretch) = self.frontier.rest(self.epoch, self.shard, &piece.range) else { continue };
             let at_once = match piece.step {
                 Step::Share => share,
-                Step::Some => share.min(FIRST_STEP_ITEMS),
+                Step::Some => FIRST_STEP_ITEMS,
                 Step::One => 1,
             };
+            // Also one that a jump has left.
+            self.is_at_group |= piece.step == Step::One;
             return Some(Open { cursor: self.source.open(stretch), piece, at_once });
         }
     }
 
-    /// Keeps the rows that are wanted; answers the values of the last row.
-    fn take(&mut self, piece: &Piece, rows: Vec<Row>) -> Result<Option<Vec<String>>, CatalogError> {
+    /// Keeps the rows that are wanted. Where they had to be judged, answers what the first and the last of them say.
+    fn take(&mut self, piece: &Piece, rows: Vec<Row>) -> Result<Option<Ends>, CatalogError> {
         let Some(guide) = self.guide.filter(|_| !piece.is_exact) else {
             self.buffer.extend(rows);
             return Ok(None);
         };
-        let mut last = None;
-        self.judged.0 += rows.len();
-        for row in rows {
+        let (judged, before) = (rows.len(), self.buffer.len());
+        let mut looks = LOOKS_PER_STEP;
+        let mut ends: Option<Ends> = None;
+        for (at, row) in rows.into_iter().enumerate() {
             let values = values_of(&row.item)?;
-            if guide.filter.evaluate(&values)? {
-                self.buffer.push_back(row);
-                self.judged.1 += 1;
+            let is_wanted = guide.filter.evaluate(&values)?;
+            if self.look.as_mut().is_some_and(|look| !look.count(&row.key)) {
+                self.end_look();
             }
-            last = Some(values);
+            if self.look.is_none() && looks > 0 {
+                looks -= 1;
+                let refined = guide.refine(&row.key, &values, &piece.range);
+                self.look = refined.map(|refined| Look::new(refined, self.is_at_group));
+            }
+            self.is_at_group = false;
+            match &mut ends {
+                Some(ends) if at == judged / 2 => (ends.middle, ends.last) = (values.clone(), values),
+                Some(ends) => ends.last = values,
+                None => ends = Some(Ends { first: values.clone(), middle: values.clone(), last: values, rows: judged }),
+            }
+            if is_wanted {
+                self.buffer.push_back(row);
+            }
         }
-        Ok(last)
+        self.pace.judged(judged, self.buffer.len() - before);
+        Ok(ends)
+    }
+
+    fn end_look(&mut self) {
+        if let Some(look) = self.look.take() {
+            self.pace.group_ended(&look);
+        }
+        self.is_at_group = true;
     }
 
     /// Decides how to read behind `key`.
-    fn go_on(&mut self, reads: &Reads<'_>, key: &[u8], last: Option<&[String]>) {
+    fn go_on(&mut self, key: &[u8], ends: Option<Ends>) {
         let Some(open) = &mut self.open else { return };
-        let refined = match (self.guide, last) {
-            (Some(guide), Some(values)) => guide.refine(key, values, &open.piece.range),
+        let refined = match (self.guide, &ends) {
+            (Some(guide), Some(ends)) => guide.refine(key, &ends.last, &open.piece.range),
             _ => None,
         };
-        let may_jump = reads.queries() < JUMPS_END_AT_QUERIES;
+        if let (Some(Refined { leading, .. }), Some(ends)) = (&refined, ends.filter(|ends| ends.rows >= TELLING_ITEMS))
+        {
+            // Many of them in one of those parts of the group of which a jump skips several.
+            self.looks_far = ends.have_in_common(leading + 1);
+        }
+        let can_jump = refined.is_some();
         match refined {
-            None => open.at_once = open.at_once.saturating_mul(GROWTH).min(STEP_MAX_ITEMS),
-            Some(pieces) if may_jump => {
+            Some(refined) if self.pace.jumps(self.look.as_mut(), self.looks_far) => {
                 self.open = None;
-                pieces.into_iter().rev().for_each(|piece| self.pieces.push_front(piece));
+                refined.pieces.into_iter().rev().for_each(|piece| self.pieces.push_front(piece));
+                self.look = None;
             }
-            Some(pieces) => {
-                open.at_once = STEP_MAX_ITEMS;
-                match pieces.first() {
-                    Some(first) if first.range.low.as_slice() > key => open.cursor.seek(&first.range.low),
-                    Some(_) => {}
-                    None => self.open = None,
-                }
+            _ => {
+                let look = self.look.as_ref().filter(|_| can_jump);
+                open.at_once = self.pace.next_step(look, open.at_once);
             }
         }
     }

@@ -9,6 +9,7 @@ mod explain;
 mod guide;
 mod lane;
 mod older;
+mod pace;
 mod position;
 pub(in crate::partition) mod source;
 mod way;
@@ -21,6 +22,7 @@ use by_index::{list_by_index, list_by_values};
 use guide::{Guide, check_probes};
 use lane::{Lane, Merge};
 use older::{Found, read_older};
+use pace::Pace;
 use source::{Reads, Row, Source, source_of};
 use way::{Way, layout_of, plan_ranges, plan_way};
 
@@ -34,8 +36,8 @@ use crate::ports::Ports;
 use crate::predicate::Compiled;
 use crate::store::Item;
 
-/// Read ahead of an even share per shard, so that one round of queries usually fills a page.
-const SLACK: usize = 8;
+/// Read ahead of an even share per shard at most, so that one round of queries usually fills a page.
+const SLACK_MAX: usize = 8;
 
 /// One of several disjoint parts of a table that together are all of it. Shards are dealt out to segments, so a segment
 /// reads its own shards only; with more segments than shards some are empty.
@@ -89,9 +91,11 @@ impl Listing {
     }
 }
 
-/// Items to read from each of so many shards at once: an even share and a little more.
-fn share(rows: usize, shards: usize) -> usize {
-    (rows.div_ceil(shards.max(1)) + SLACK).min(rows.saturating_add(1))
+/// Items to read from each of so many shards at once for the rest of a page of `limit` rows: an even share and a little
+/// more. Rows are dealt out at random, so shards differ by about the root of their share of the page.
+fn share(rows: usize, limit: usize, shards: usize) -> usize {
+    let spread = (limit / shards.max(1)).isqrt() + 1;
+    (rows.div_ceil(shards.max(1)) + spread.min(SLACK_MAX)).min(rows.saturating_add(1))
 }
 
 /// A page of partitions.
@@ -192,10 +196,12 @@ async fn list_in_order(
         return list_by_values(reads, source, table, listing, own.cloned()).await;
     }
     let guide = listing.filter.as_ref().map(|filter| Guide { filter, layout: layout_of(table) });
-    let pieces = way.pieces();
+    let (pieces, pace) = (way.pieces(), Pace::new(shards.len()));
     let older = read_older(reads, source, table, listing, &shards).await?;
-    let lane =
-        |shard: &u16| Lane::new(source, guide.as_ref(), (table.epoch, *shard), pieces.iter().cloned(), &listing.start);
+    let lane = |shard: &u16| {
+        let at = (table.epoch, *shard);
+        Lane::new(source, guide.as_ref(), &pace, at, pieces.iter().cloned(), &listing.start)
+    };
     let current = Merge::new(shards.iter().map(lane).collect());
     fill_page(reads, listing, shards.len(), older, current).await
 }
@@ -212,7 +218,7 @@ async fn fill_page(
     let mut is_first = true;
     loop {
         if is_first || !reads.is_spent() {
-            current.fill(reads, share(room.left().max(1), shards)).await?;
+            current.fill(reads, share(room.left().max(1), listing.limit, shards)).await?;
         }
         is_first = false;
         let horizon = current.horizon().cloned();

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::guide::Piece;
 use super::lane::{Lane, Merge};
+use super::pace::Pace;
 use super::position::Position;
 use super::source::{Reads, Source};
 use super::{Listing, share};
@@ -90,12 +91,13 @@ async fn read_epoch(
     let (alike, is_same_order) = leading_alike(&older.types, &table.epoch_types);
     let start = from.get(..beginning_len(&table.epoch_types, from, alike)).unwrap_or_default();
     let range = KeyRange { low: start.to_vec(), ..KeyRange::all() };
+    let pace = Pace::new(shards.len());
     let lane = |shard: &u16| {
         let piece = Piece { range: range.clone(), ..Piece::whole() };
-        Lane::new(source, None, (older.epoch, *shard), [piece], &Position::BEGINNING)
+        Lane::new(source, None, &pace, (older.epoch, *shard), [piece], &Position::BEGINNING)
     };
     let mut rows = Merge::new(shards.iter().map(lane).collect());
-    let at_once = if is_same_order { share(listing.limit, shards.len()) } else { STEP_ITEMS };
+    let at_once = if is_same_order { share(listing.limit, listing.limit, shards.len()) } else { STEP_ITEMS };
     loop {
         rows.fill(reads, at_once).await?;
         let Some(row) = rows.peek() else { return Ok(()) };

@@ -74,9 +74,6 @@ pub(in crate::partition) trait Cursor: Send {
     /// Reads on by about so many items, at least one, with a bounded number of requests: a batch without rows is no end.
     /// Not to be called after [`Reached::End`].
     async fn read_on(&mut self, reads: &Reads<'_>, at_once: usize) -> Result<Batch, CatalogError>;
-
-    /// Rows before `to` are not wanted. `to` lies behind everything answered so far; [`Cursor::read_on`] continues with it.
-    fn seek(&mut self, to: &[u8]);
 }
 
 /// A state of a table.
@@ -196,8 +193,6 @@ impl Source for Latest<'_> {
 /// Goes through the items under one partition key of the item store.
 pub(in crate::partition) struct PlaceCursor {
     query: Query,
-    /// First key behind the stretch; none if there is no end.
-    end: Option<Vec<u8>>,
     is_done: bool,
 }
 
@@ -205,7 +200,7 @@ impl PlaceCursor {
     pub fn new(place: String, stretch: &Stretch) -> Self {
         let mut query = Query::new(Table::Partitions, place, stretch.sort_range());
         query.start_after = stretch.after.clone().map(Sort::Bytes);
-        Self { query, end: stretch.range.as_ref().map(|range| range.high.clone()), is_done: false }
+        Self { query, is_done: false }
     }
 }
 
@@ -231,21 +226,6 @@ impl Cursor for PlaceCursor {
         self.query.start_after = page.next;
         Ok(Batch { rows, reached })
     }
-
-    fn seek(&mut self, to: &[u8]) {
-        if self.query.start_after.as_ref().is_some_and(|after| after.as_bytes() >= to) {
-            return;
-        }
-        self.query.start_after = None;
-        self.query.range = match &self.end {
-            None => SortRange::AtLeast(Sort::Bytes(to.to_vec())),
-            Some(high) if to < high.as_slice() => KeyRange { low: to.to_vec(), high: high.clone() }.to_sort_range(),
-            Some(_) => {
-                self.is_done = true;
-                return;
-            }
-        };
-    }
 }
 
 #[cfg(test)]
@@ -254,7 +234,7 @@ mod tests {
     use crate::store::memory::MemoryWorld;
     use crate::store::{Condition, Key};
 
-    async fn walk(world: &MemoryWorld, stretch: &Stretch, seeks: &[(u8, u8)]) -> Vec<u8> {
+    async fn walk(world: &MemoryWorld, stretch: &Stretch) -> Vec<u8> {
         let reads = Reads::new(&world.ports);
         let mut cursor = PlaceCursor::new("p".to_owned(), stretch);
         let mut seen = Vec::new();
@@ -264,30 +244,22 @@ mod tests {
             if batch.reached == Reached::End {
                 return seen;
             }
-            if let Some((_, to)) = seeks.iter().find(|(at, _)| seen.last() == Some(at)) {
-                cursor.seek(&[*to]);
-            }
         }
     }
 
     #[tokio::test]
-    async fn a_place_is_gone_through_in_order_and_what_is_not_wanted_is_skipped() {
+    async fn a_place_is_gone_through_in_order() {
         let world = MemoryWorld::new(0);
         for key in 1..=9 {
             let at = Key::new(Table::Partitions, "p", vec![key]);
             world.ports.items.put(&at, Item::new(), Condition::Always).await.unwrap();
         }
         let whole = Stretch { epoch: 0, shard: 0, range: None, after: None };
-        assert_eq!(walk(&world, &whole, &[]).await, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
-        assert_eq!(walk(&world, &whole, &[(2, 5), (6, 9)]).await, [1, 2, 5, 6, 9]);
-        assert_eq!(walk(&world, &whole, &[(2, 1)]).await, [1, 2, 3, 4, 5, 6, 7, 8, 9], "never back");
-        assert_eq!(walk(&world, &whole, &[(2, 200)]).await, [1, 2]);
+        assert_eq!(walk(&world, &whole).await, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let part = Stretch { range: Some(KeyRange { low: vec![3], high: vec![8] }), ..whole.clone() };
-        assert_eq!(walk(&world, &part, &[]).await, [3, 4, 5, 6, 7]);
-        assert_eq!(walk(&world, &part, &[(4, 7)]).await, [3, 4, 7]);
-        assert_eq!(walk(&world, &part, &[(4, 8)]).await, [3, 4]);
+        assert_eq!(walk(&world, &part).await, [3, 4, 5, 6, 7]);
         let behind = Stretch { after: Some(vec![5]), ..part.clone() };
-        assert_eq!(walk(&world, &behind, &[]).await, [6, 7]);
-        assert!(walk(&world, &Stretch { after: Some(vec![8]), ..part }, &[]).await.is_empty());
+        assert_eq!(walk(&world, &behind).await, [6, 7]);
+        assert!(walk(&world, &Stretch { after: Some(vec![8]), ..part }).await.is_empty());
     }
 }

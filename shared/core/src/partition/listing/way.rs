@@ -5,9 +5,9 @@ use super::position::Indexes;
 use super::source::View;
 use super::{Listing, Segment};
 use crate::catalog::{IndexRef, IndexState, TableRef};
-use crate::partition::KeyType;
 use crate::partition::index_item;
 use crate::partition::key::beginning::beginning_len;
+use crate::partition::{Irregular, KeyType};
 use crate::predicate::{Compiled, Completeness, KeyRange, Layout, Plan, plan};
 
 /// Ranges and probes of a page in all shards together, about.
@@ -45,9 +45,16 @@ fn ranges_max(table: &TableRef, segment: Segment) -> usize {
     (PAGE_RANGES / shards).max(1)
 }
 
+/// Which irregular values rows may have. What the head says is of the current epoch. While there are earlier ones, a row
+/// may come from there between the reading of both, so anything is possible; later everything has been noted, and as
+/// images in the history are noted as well, that holds for every moment in the past.
+fn irregular_in(table: &TableRef) -> Irregular {
+    if table.older_epochs.is_empty() { table.irregular } else { Irregular::ANY }
+}
+
 /// How the keys of the table's rows are made.
 pub(super) fn layout_of(table: &TableRef) -> Layout {
-    Layout::of_table(&table.epoch_types, table.keys.len())
+    Layout::of_table(&table.epoch_types, table.keys.len()).with_at_most(irregular_in(table))
 }
 
 /// The way through the rows themselves.
@@ -86,7 +93,8 @@ fn plan_index(table: &TableRef, segment: Segment, filter: &Compiled, keys: &Plan
     let usable = table.indexes.iter().filter(|index| index.state == IndexState::Active && index.is_complete);
     let plans = usable.filter_map(|index| {
         let order = index_item::order(table, index)?;
-        let plan = plan(filter, &Layout::reordered(&table.epoch_types, &order), ranges_max(table, segment));
+        let layout = Layout::reordered(&table.epoch_types, &order).with_at_most(irregular_in(table));
+        let plan = plan(filter, &layout, ranges_max(table, segment));
         let narrowness = narrowness(&plan, &types_in(table, &order));
         (narrowness > of_keys).then_some((narrowness, index, plan))
     });

@@ -217,8 +217,13 @@ async fn walk_shard(
             last = Some(reached.clone());
             let to = some_key(dice);
             if jumps && dice.roll(3) == 0 && to > reached {
-                cursor.seek(&to);
-                skipped.push((reached, to.min(range.high.clone())));
+                skipped.push((reached, to.clone().min(range.high.clone())));
+                if to >= range.high {
+                    break;
+                }
+                // As a lane does it: with a new cursor for what is left.
+                let left = KeyRange { low: to, high: range.high.clone() };
+                cursor = source.open(Stretch { epoch, shard, range: Some(left), after: None });
             } else if dice.roll(3) == 0 {
                 cursor = source.open(Stretch { after: Some(reached), ..stretch.clone() });
             }

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 
 use super::{put, remove, table_with};
 use crate::catalog::{CatalogError, TableRef};
-use crate::partition::{self, Indexes, KeyType, Listing, Position, ScanBudget, Segment, encode_key, shard_of};
+use crate::partition::{
+    self, Indexes, Irregular, KeyType, Listing, Position, ScanBudget, Segment, encode_key, shard_of,
+};
 use crate::predicate::tests::random::{World, any_world};
 use crate::predicate::{Compiled, Limits, Mode, compile, compile_within};
 use crate::store::memory::MemoryWorld;
@@ -70,6 +72,8 @@ struct Case {
     total: u16,
     limit: usize,
     items: u64,
+    /// Whether the table says which irregular values it holds.
+    is_told: bool,
 }
 
 fn any_case() -> impl Strategy<Value = Case> {
@@ -82,8 +86,8 @@ fn any_case() -> impl Strategy<Value = Case> {
     ]);
     let sizes = (0_usize..4, prop::sample::select(vec![1_u16, 3, 16]), 1_u16..4, 1_usize..8);
     let budget = prop::sample::select(vec![u64::MAX, u64::MAX, 1, 5]);
-    (any_world(), older, prop::collection::vec(0_usize..3, 30), sizes, budget).prop_map(
-        |(world, older, places, (indexes, shards, total, limit), items)| Case {
+    (any_world(), older, prop::collection::vec(0_usize..3, 30), sizes, budget, any::<bool>()).prop_map(
+        |(world, older, places, (indexes, shards, total, limit), items, is_told)| Case {
             world,
             older,
             places,
@@ -92,12 +96,13 @@ fn any_case() -> impl Strategy<Value = Case> {
             total,
             limit,
             items,
+            is_told,
         },
     )
 }
 
 async fn check(case: Case) {
-    let Case { world: sample, older, places, indexes, shards, total, limit, items } = case;
+    let Case { world: sample, older, places, indexes, shards, total, limit, items, is_told } = case;
     let keys: Vec<(&str, &str)> = NAMES.into_iter().zip(sample.type_names.iter().copied()).collect();
     let order: Vec<&str> = sample.order.iter().map(|at| NAMES[*at]).collect();
     let older: Vec<&[KeyType]> = older.iter().map(Vec::as_slice).collect();
@@ -115,9 +120,13 @@ async fn check(case: Case) {
             put(&world, &table, older, row).await;
         }
     }
+    if is_told {
+        let kinds = rows.iter().map(|row| Irregular::of(&table.epoch_types, row));
+        table.irregular = kinds.fold(Irregular::NONE, Irregular::union);
+    }
     let expression = sample.expression();
     let limits = Limits { length: 100_000, depth: 300 };
-    let filter = compile_within(&expression, &table.keys, Mode::Lenient, limits).unwrap();
+    let filter = compile_within(&expression, &table.keys, sample.mode, limits).unwrap();
     for number in 0..total {
         let segment = Segment { number, total };
         let expected = model(&table, &rows, &filter, segment);

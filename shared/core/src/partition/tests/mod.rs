@@ -5,12 +5,12 @@ mod checker;
 mod filters;
 mod linearizability;
 mod listing_counts;
-mod store;
+pub(crate) mod store;
 
 use serde_json::Map;
 
 use super::item::{self, Epoch, key_in};
-use super::{KeyType, index_item};
+use super::{Irregular, KeyType, index_item};
 use crate::catalog::{
     DatabaseId, IndexRef, IndexState, KeyColumn, OlderEpoch, PartitionId, Revision, TableId, TableRef,
 };
@@ -43,6 +43,7 @@ fn table_with(keys: &[(&str, &str)], older: &[&[KeyType]], indexes: &[&[&str]]) 
         epoch,
         epoch_types: keys.iter().map(|(_, kind)| KeyType::of(kind)).collect(),
         shards: 16,
+        irregular: Irregular::ANY,
         older_epochs: older.iter().enumerate().map(earlier).collect(),
         indexes: indexes.iter().enumerate().map(index).collect(),
         next_index: 9,

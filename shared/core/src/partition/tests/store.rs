@@ -38,7 +38,7 @@ enum Fate {
     Lost,
 }
 
-pub(super) struct Unsteady {
+pub(crate) struct Unsteady {
     inner: Arc<MemoryItems>,
     dice: Mutex<Dice>,
     /// So many of a hundred writes go wrong, and half as many reads.
@@ -46,7 +46,7 @@ pub(super) struct Unsteady {
 }
 
 impl Unsteady {
-    pub(super) fn new(inner: Arc<MemoryItems>, seed: u64, trouble_percent: u64) -> Self {
+    pub(crate) fn new(inner: Arc<MemoryItems>, seed: u64, trouble_percent: u64) -> Self {
         Self { inner, dice: Mutex::new(Dice::new(seed)), trouble_percent }
     }
 

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use proptest::prelude::*;
 
 use super::*;
-use crate::partition::{Date, HIVE_DEFAULT_PARTITION, Number, Timestamp};
+use crate::partition::{Date, HIVE_DEFAULT_PARTITION, Irregular, Number, Timestamp};
 
 const TYPES: [&str; 6] = ["string", "int", "decimal(10,3)", "date", "timestamp", "float"];
 
@@ -281,6 +281,7 @@ proptest! {
     fn plans_find_what_evaluation_selects(
         World { type_names, rows, order, mode, sample } in any_world(),
         max in prop::sample::select(vec![1_usize, 2, 5, 64]),
+        is_told in any::<bool>(),
     ) {
         let names = ["k0", "k1", "k2", "k3"];
         let keys = columns(&names.into_iter().zip(type_names).collect::<Vec<_>>());
@@ -288,7 +289,11 @@ proptest! {
         let text = sample.write();
         let limits = Limits { length: 100_000, depth: 300 };
         let compiled = compile_within(&text, &keys, mode, limits).unwrap();
-        let layout = Layout::reordered(&types, &order);
+        let mut layout = Layout::reordered(&types, &order);
+        if is_told {
+            let kinds = rows.iter().map(|row| Irregular::of(&types, row));
+            layout = layout.with_at_most(kinds.fold(Irregular::NONE, Irregular::union));
+        }
         let plan = plan(&compiled, &layout, max);
         check_shape(&plan, max);
         for row in &rows {
