@@ -10,8 +10,8 @@ use crate::store::ObjectKey;
 const FILES_MAX: usize = 100_000;
 /// Commits older than this say nothing about today's.
 pub const RECENT_MS: i64 = 30 * 86_400_000;
-/// The retention is at least so many times the delay of all but one in a thousand files.
-const FACTOR: i64 = 2;
+/// The retention is at least so many hundredths of the delay of all but one in a thousand files.
+const PERCENT: i64 = 150;
 /// A file that was old when it was added (an import, a restored version) must not stop sweeping for good.
 pub const RAISED_MAX_MS: i64 = 30 * 86_400_000;
 
@@ -54,7 +54,7 @@ impl Delays {
 
     /// Least retention that suits these commits.
     pub fn retention_ms(usual_ms: i64) -> i64 {
-        usual_ms.saturating_mul(FACTOR).min(RAISED_MAX_MS)
+        usual_ms.saturating_mul(PERCENT).div_euclid(100).min(RAISED_MAX_MS)
     }
 }
 
@@ -79,6 +79,6 @@ mod tests {
         delays.note(&at(-2), 0);
         delays.note(&at(-3), 0);
         assert_eq!(delays.usual_ms(), Some(1997), "dated ahead, long ago, or not of a commit");
-        assert_eq!((Delays::retention_ms(1997), Delays::retention_ms(i64::MAX)), (3994, RAISED_MAX_MS));
+        assert_eq!((Delays::retention_ms(1997), Delays::retention_ms(i64::MAX)), (2995, RAISED_MAX_MS));
     }
 }

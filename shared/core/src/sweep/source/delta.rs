@@ -34,6 +34,8 @@ const FENCE_TRIES: u32 = 5;
 const COMMITS_AT_ONCE: usize = 64;
 /// Newest commits whose files' ages show how long commits take.
 const DELAY_COMMITS: usize = 16;
+/// Operations whose files are older than their commits, and rightly so.
+const RE_ADDING: [&str; 3] = ["RESTORE", "CLONE", "CONVERT"];
 /// Where UniForm keeps the Iceberg side of a table.
 const UNIFORM_DIR: &str = "metadata";
 /// Metadata files of UniForm that are opened once it is switched off; with more than these nothing there goes.
@@ -330,6 +332,10 @@ impl<'a> DeltaSource<'a> {
         let mut recent: Vec<Version> = recent.map(|(version, _)| version).collect();
         let newest = recent.split_off(recent.len().saturating_sub(DELAY_COMMITS));
         for commit in read_commits(self.ports.objects.as_ref(), &self.root, newest).await? {
+            // They add files that were committed before, here or elsewhere.
+            if commit.actions.operation().is_some_and(|operation| RE_ADDING.contains(&operation)) {
+                continue;
+            }
             for add in commit.actions.adds.iter().filter(|add| add.data_change) {
                 if let Ok(files) = files_of_path(&self.root, &add.path, None) {
                     files.iter().for_each(|at| self.delays.expect(at, commit.last_modified_ms, self.now_ms));

@@ -105,8 +105,8 @@ async fn a_table_with_slow_commits_is_given_more_time() {
     table.commit_dated(&[(1, 0, slow)]).await;
     let (record, gone) = lake.gone().await;
     assert_eq!(gone, BTreeSet::new(), "{record:?}");
-    assert_eq!((record.facts.usual_delay_ms, record.facts.retention_ms), (Some(5 * DAY_MS), Some(10 * DAY_MS)));
-    lake.days(6);
+    assert_eq!((record.facts.usual_delay_ms, record.facts.retention_ms), (Some(5 * DAY_MS), Some(15 * DAY_MS / 2)));
+    lake.days(3);
     assert_eq!(lake.gone().await.1.len(), 1);
 }
 
