@@ -38,7 +38,7 @@ struct Answer {
 impl Front {
     fn new() -> Self {
         let world = MemoryWorld::new(1_700_000_000_000);
-        let app = App { ports: world.ports.clone(), settings: Settings::default() };
+        let app = App::new(world.ports.clone(), Settings::default());
         Self { world, app }
     }
 

@@ -15,7 +15,7 @@ impl Work {
     /// A world in which table `d.t` with a partition was dropped.
     async fn new() -> Self {
         let world = MemoryWorld::new(0);
-        let app = App { ports: world.ports.clone(), settings: Settings::default() };
+        let app = App::new(world.ports.clone(), Settings::default());
         for (operation, input) in [
             ("CreateDatabase", json!({ "DatabaseInput": { "Name": "d" } })),
             (

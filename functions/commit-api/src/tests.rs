@@ -11,7 +11,7 @@ const ID: &str = "80a083e8-7026-4e79-81be-64bd76c43a11";
 
 fn app() -> (MemoryWorld, App) {
     let world = MemoryWorld::new(1_767_225_600_000);
-    let app = App { ports: world.ports.clone(), settings: Settings::default() };
+    let app = App::new(world.ports.clone(), Settings::default());
     (world, app)
 }
 

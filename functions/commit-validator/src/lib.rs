@@ -127,7 +127,7 @@ mod tests {
 
     async fn world() -> (MemoryWorld, App) {
         let world = MemoryWorld::new(1_767_225_600_000);
-        let app = App { ports: world.ports.clone(), settings: Settings::default() };
+        let app = App::new(world.ports.clone(), Settings::default());
         let creation = format!(
             "{{\"protocol\":{{\"minReaderVersion\":1,\"minWriterVersion\":2}}}}\n{{\"metaData\":{{\"id\":\"m\",\"schemaString\":\"{SCHEMA}\",\"partitionColumns\":[],\"configuration\":{{}}}}}}\n"
         );

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn app(world: &MemoryWorld) -> App {
-        App { ports: world.ports.clone(), settings: Settings::default() }
+        App::new(world.ports.clone(), Settings::default())
     }
 
     fn batch(bodies: &[String]) -> Value {

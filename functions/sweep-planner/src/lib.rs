@@ -54,7 +54,7 @@ mod tests {
     /// The laptop hands the planner to a runtime of several threads.
     #[tokio::test]
     async fn planning_may_move_between_threads() {
-        let app = App { ports: MemoryWorld::new(0).ports, settings: Settings::default() };
+        let app = App::new(MemoryWorld::new(0).ports, Settings::default());
         let work = async move { handle(&app, json!({}), Deadline(i64::MAX)).await };
         tokio::spawn(work).await.unwrap().unwrap();
     }
@@ -62,7 +62,7 @@ mod tests {
     #[tokio::test]
     async fn a_scheduled_event_starts_what_is_due() {
         let world = MemoryWorld::new(1_790_000_000_000);
-        let app = App { ports: world.ports.clone(), settings: Settings::default() };
+        let app = App::new(world.ports.clone(), Settings::default());
         let directory = MemoryDirectory::default();
         let mark = ("spark.sql.sources.provider".to_owned(), "delta".to_owned());
         directory.put(TableEntry {

@@ -147,7 +147,7 @@ pub fn app(parts: AwsParts, settings: Settings) -> App {
         ids: parts.ids,
         bodies: settings.bodies.clone(),
     };
-    App { ports, settings }
+    App::new(ports, settings)
 }
 
 /// The [`App`] of a function, as its environment says (see [`AwsSettings`]); its account id is completed by the first
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_first_arn_completes_the_account_unless_it_was_given() {
-        let app = App { ports: MemoryWorld::new(0).ports, settings: Settings::default() };
+        let app = App::new(MemoryWorld::new(0).ports, Settings::default());
         let account = |app: &App| app.settings.account_id.clone();
         let cell = AppCell::new(app.clone(), AccountSource::Default);
         assert_eq!(account(cell.for_arn("unknown")), "000000000000");

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::commit::warm::WarmTables;
 use crate::location::Location;
 use crate::predicate::Mode;
 use crate::store::{Clock, Ids, Items, Objects, Queue};
@@ -95,6 +96,14 @@ impl Default for Settings {
 pub struct App {
     pub ports: Ports,
     pub settings: Settings,
+    /// Tables that were committed to lately.
+    pub warm: WarmTables,
+}
+
+impl App {
+    pub fn new(ports: Ports, settings: Settings) -> App {
+        App { ports, settings, warm: WarmTables::default() }
+    }
 }
 
 /// Moment (milliseconds since the epoch, by the Clock port) at which the platform ends the invocation.

@@ -24,7 +24,7 @@ pub struct Bench {
 impl Bench {
     pub fn new() -> Self {
         let world = MemoryWorld::new(NOW_MS);
-        let app = App { ports: world.ports.clone(), settings: Settings::default() };
+        let app = App::new(world.ports.clone(), Settings::default());
         Self { world, app }
     }
 

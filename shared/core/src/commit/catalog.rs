@@ -113,7 +113,7 @@ mod tests {
             "StorageDescriptor": {"Location": "s3a://b/wh/orders/", "Columns": [{"Name": "id", "Type": "bigint"}]},
         });
         create_table(&world.ports, "lake", members(input)).await.unwrap();
-        let app = App { ports: world.ports.clone(), settings: Settings::default() };
+        let app = App::new(world.ports.clone(), Settings::default());
         (world, OwnCatalog::new(&app), Location::new("b", "wh/orders"))
     }
 

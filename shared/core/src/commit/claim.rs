@@ -271,12 +271,7 @@ fn settled(ctx: Context<'_>, head: &Head, claim: &Claim, commit: &LoggedCommit, 
 
 /// The state that a creating commit leaves, before its files are counted in.
 fn first_state(commit: &LoggedCommit) -> Option<TableState> {
-    Some(TableState {
-        protocol: commit.actions.protocol.clone()?,
-        metadata: commit.actions.metadata.clone()?,
-        paths: super::path_filter::PathFilter::build(std::iter::empty::<&str>()),
-        in_commit_timestamp_ms: None,
-    })
+    Some(TableState::created(commit.actions.protocol.clone()?, commit.actions.metadata.clone()?))
 }
 
 fn committed(

@@ -11,6 +11,7 @@ use super::judge::Admission;
 use super::sanity::row_count;
 use super::verdict::{Exception, Refusal, clip};
 use crate::delta::AddFile;
+use crate::delta::features::row_tracking_columns;
 use crate::delta::footer::{FooterError, SchemaProblem, check_footer, read_footer};
 use crate::store::{ObjectError, ObjectKey};
 
@@ -108,9 +109,12 @@ async fn check_added(
         .file(&add.path)
         .into());
     }
-    let has_change_feed = admission.metadata.is_on("delta.enableChangeDataFeed");
+    let mut extras = row_tracking_columns(&admission.metadata);
+    if admission.metadata.is_on("delta.enableChangeDataFeed") {
+        extras.push("_change_type");
+    }
     let columns = &admission.metadata.partition_columns;
-    let check = check_footer(&footer.metadata, &admission.schema, columns, has_change_feed);
+    let check = check_footer(&footer.metadata, &admission.schema, columns, &extras);
     match check.problems.split_first() {
         Some((first, more)) => Err(schema_refusal(&add.path, first, more).into()),
         None => Ok(check.warnings.into_iter().map(|warning| clip(&format!("{}: {warning}", add.path))).collect()),

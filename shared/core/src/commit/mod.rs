@@ -34,6 +34,7 @@ pub mod rebase;
 pub mod recover;
 pub mod run;
 pub mod sanity;
+pub mod spill;
 pub mod sync;
 pub mod table_facts;
 pub mod table_state;
@@ -41,6 +42,8 @@ pub mod time_list;
 pub mod verdict;
 pub mod version_record;
 pub mod view;
+mod view_files;
+pub mod warm;
 pub mod wiring;
 
 #[cfg(test)]

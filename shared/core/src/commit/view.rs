@@ -1,30 +1,44 @@
 //! A table as one run sees it: head, latest version of the log, cached state, commits that were read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::claim::Completed;
 use super::context::{Context, Transacted};
 use super::error::CommitError;
-use super::facts::FileFacts;
 use super::head::Head;
 use super::keys::{self, Generation, ProposalId};
 use super::lookup::Lookup;
+use super::path_filter::PathCollector;
 use super::proposal::{Proposal, Status};
 use super::recover;
 use super::table_state::TableState;
 use super::verdict::{Exception, Refusal};
 use super::version_record::VersionRecord;
+use super::warm::WarmTables;
 use crate::delta::log::{LogListing, list_log};
 use crate::delta::snapshot::{self, LoggedCommit};
-use crate::delta::{Snapshot, SnapshotError, Version, features};
+use crate::delta::{Covers, Snapshot, SnapshotError, Version, Wanted, features};
 use crate::location::Location;
-use crate::store::{Condition, Consistency, ETag, Key, ObjectKey, Query, SortRange, Table, Write, get_every};
+use crate::store::{Condition, Consistency, ETag, Item, Key, Query, SortRange, Table, Write, get_every};
 
 /// Times a claim of somebody else is finished before we give up for now.
 const RECOVERIES_MAX: u32 = 8;
 /// Commits since the read version that are still judged.
 pub const WINNERS_MAX: i64 = 1_000;
+
+/// Live and removed files up to which a table is held whole, to judge many commits against it.
+pub(super) const SMALL_FILES: usize = 20_000;
+/// A file of a table that is held, about.
+const FILE_BYTES: usize = 600;
+/// Commits read at once.
+const COMMITS_AT_ONCE: usize = 64;
+/// Commits that the head does not know, beyond which a checkpoint is read instead.
+const FAR_BEHIND: usize = 100;
+/// Commits that are held, as they lie in the log. (What is parsed of them takes a few times that.)
+const COMMITS_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// Of these, what is remembered for later runs.
+const REMEMBERED_COMMITS_MAX_BYTES: usize = 1024 * 1024;
 
 /// What one run knows of a table.
 #[derive(Clone, Debug)]
@@ -36,8 +50,39 @@ pub struct View {
     pub latest_etag: Option<ETag>,
     /// The table at `latest`; `None` where there is no table.
     pub state: Option<TableState>,
-    snapshot: Option<Arc<Snapshot>>,
-    commits: BTreeMap<Version, Arc<LoggedCommit>>,
+    pub(super) held: Held,
+    /// Where the table is remembered after a commit of ours.
+    warm: Option<WarmTables>,
+}
+
+/// What of a table's log was read and is kept, because the next commit will likely need it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    /// At the latest version or before; covers all files of a small table, the ones asked about of a large one.
+    pub base: Option<Arc<Snapshot>>,
+    pub commits: BTreeMap<Version, Arc<LoggedCommit>>,
+    /// The table has more files than are held.
+    pub is_large: bool,
+    /// The filter of paths was made anew, or cannot be.
+    pub has_tried_paths: bool,
+}
+
+impl Held {
+    fn commits_bytes(&self) -> usize {
+        self.commits.values().map(|commit| commit.bytes.len()).sum()
+    }
+
+    /// Lets the oldest commits go, but for those of `keep`.
+    fn shrink(&mut self, most_bytes: usize, keep: std::ops::RangeInclusive<Version>) {
+        let mut bytes = self.commits_bytes();
+        let outside: Vec<Version> = self.commits.keys().copied().filter(|version| !keep.contains(version)).collect();
+        for version in outside {
+            if bytes <= most_bytes {
+                break;
+            }
+            bytes = bytes.saturating_sub(self.commits.remove(&version).map_or(0, |commit| commit.bytes.len()));
+        }
+    }
 }
 
 /// No view: the run failed, or the log is such that no commit of the table can be judged.
@@ -55,17 +100,23 @@ impl<E: Into<CommitError>> From<E> for ViewError {
 
 /// Loads a table and looks a proposal up, with one batch get and one listing where the head knows the table. Claims
 /// that others left behind are finished first.
+///
+/// A table that this process remembers costs the listing only. The look-up is taken for empty then: whatever is written
+/// for the proposal demands that it is new, and is refused where it is not; the next look finds it.
 pub async fn load(ctx: Context<'_>, root: &Location, id: ProposalId) -> Result<(View, Option<Lookup>), ViewError> {
+    if let Some(view) = ctx.app.warm.take(root)
+        && let Some(view) = refresh(ctx, view).await?
+    {
+        return Ok((view, None));
+    }
     for _ in 0..RECOVERIES_MAX {
         ctx.check_time("reading the table", 0)?;
         let keys = [keys::head(root), keys::lookup(root, id)];
         let ports = ctx.ports();
         let found =
             get_every(&*ports.items, &*ports.clock, &keys, Consistency::Strong).await.map_err(CommitError::from)?;
-        let head = match found.get(&keys::head(root)) {
-            Some(item) => Head::decode(item)?,
-            None => Head::fresh(root),
-        };
+        let item = found.get(&keys::head(root));
+        let head = item.map_or_else(|| Ok(Head::fresh(root)), Head::decode)?;
         let lookup = match found.get(&keys::lookup(root, id)) {
             Some(item) => Some(Lookup::decode(item)?),
             None => None,
@@ -74,7 +125,7 @@ pub async fn load(ctx: Context<'_>, root: &Location, id: ProposalId) -> Result<(
             recover::finish(ctx, &head, claim).await?;
             continue;
         }
-        match open_view(ctx, root, head).await? {
+        match open_view(ctx, root, head, item).await? {
             Some(view) => return Ok((view, lookup)),
             // A new generation was opened: read its head.
             None => continue,
@@ -91,17 +142,50 @@ pub async fn load_lookup(ctx: Context<'_>, root: &Location, id: ProposalId) -> R
     }
 }
 
-async fn open_view(ctx: Context<'_>, root: &Location, head: Head) -> Result<Option<View>, ViewError> {
+/// A remembered table as it is now; `None` if the log is not the one that is remembered.
+async fn refresh(ctx: Context<'_>, view: View) -> Result<Option<View>, ViewError> {
+    let View { root, head, state: Some(state), held, .. } = view else { return Ok(None) };
+    if head.version == Version::NONE || head.active_fence(ctx.now_ms()).is_some() {
+        return Ok(None);
+    }
+    let listing = list_log(&*ctx.ports().objects, &root, Some(head.version)).await.map_err(CommitError::from)?;
+    if !has_known_commit(&head, &listing) || is_far_behind(&head, &listing) {
+        return Ok(None);
+    }
+    catch_up(ctx, &root, head, state, held, &listing).await.map(Some)
+}
+
+/// Whether reading the log from its last checkpoint on is less work than reading what the head does not know.
+fn is_far_behind(head: &Head, listing: &LogListing) -> bool {
+    let unknown = listing.commits().filter(|(version, _)| *version > head.version).count();
+    unknown > FAR_BEHIND && listing.entries.iter().any(|entry| entry.name.is_checkpoint_after(head.version))
+}
+
+/// Whether the log still has the commit that the head names.
+fn has_known_commit(head: &Head, listing: &LogListing) -> bool {
+    listing.commit(head.version).is_some_and(|entry| Some(&entry.etag) == head.log_etag.as_ref())
+}
+
+async fn open_view(
+    ctx: Context<'_>,
+    root: &Location,
+    head: Head,
+    item: Option<&Item>,
+) -> Result<Option<View>, ViewError> {
     let objects = &*ctx.ports().objects;
-    if let (Some(state), true) = (&head.state, head.version > Version::NONE) {
+    if let (Some(item), true) = (item, head.version > Version::NONE)
+        && let Some(state) = TableState::load(ctx.ports(), root, item).await?
+    {
         let listing = list_log(objects, root, Some(head.version)).await.map_err(CommitError::from)?;
-        let entry = listing.commit(head.version);
-        if entry.is_some_and(|entry| Some(&entry.etag) == head.log_etag.as_ref()) {
-            let state = state.clone();
-            return catch_up(ctx, root, head, state, &listing).await.map(Some);
+        if has_known_commit(&head, &listing) && !is_far_behind(&head, &listing) {
+            return catch_up(ctx, root, head, state, Held::default(), &listing).await.map(Some);
         }
     }
-    let listing = list_log(objects, root, None).await.map_err(CommitError::from)?;
+    let mut listing = snapshot::list_for(objects, root, None).await.map_err(snapshot_error)?;
+    if head.version > Version::NONE && listing.commit(head.version).is_none() {
+        // The listing may begin at a checkpoint.
+        listing = list_log(objects, root, None).await.map_err(CommitError::from)?;
+    }
     read_log(ctx, root, head, &listing).await
 }
 
@@ -111,6 +195,7 @@ async fn catch_up(
     root: &Location,
     head: Head,
     mut state: TableState,
+    mut held: Held,
     listing: &LogListing,
 ) -> Result<View, ViewError> {
     let latest = listing.latest();
@@ -123,16 +208,21 @@ async fn catch_up(
         foreign.push(version);
         expected = expected.next();
     }
-    let mut commits = BTreeMap::new();
-    for commit in read_commits(ctx, root, foreign).await? {
-        state.apply(root, &commit).map_err(|error| damaged(&SnapshotError::Path { version: commit.version, error }))?;
-        commits.insert(commit.version, Arc::new(commit));
+    for part in foreign.chunks(COMMITS_AT_ONCE) {
+        for commit in read_commits(ctx, root, part.to_vec()).await? {
+            let path = |error| damaged(&SnapshotError::Path { version: commit.version, error });
+            state.apply(root, &commit).map_err(path)?;
+            held.commits.insert(commit.version, Arc::new(commit));
+        }
+        held.shrink(COMMITS_MAX_BYTES, latest..=latest);
     }
+    state.spill(ctx.ports(), root).await?;
     let latest_etag = listing.commit(latest).map(|entry| entry.etag.clone());
-    Ok(View { root: root.clone(), head, latest, latest_etag, state: Some(state), snapshot: None, commits })
+    let warm = Some(ctx.app.warm.clone());
+    Ok(View { root: root.clone(), head, latest, latest_etag, state: Some(state), held, warm })
 }
 
-/// The head does not know the table, or not this one: the log is replayed, and compared with what the head says.
+/// The head does not know the table, or not this one: the log is read, and compared with what the head says.
 async fn read_log(
     ctx: Context<'_>,
     root: &Location,
@@ -140,44 +230,54 @@ async fn read_log(
     listing: &LogListing,
 ) -> Result<Option<View>, ViewError> {
     let latest = listing.latest();
+    let latest_etag = listing.commit(latest).map(|entry| entry.etag.clone());
+    let (mut held, warm) = (Held::default(), Some(ctx.app.warm.clone()));
     if latest == Version::NONE {
-        return Ok(Some(View {
-            root: root.clone(),
-            head,
-            latest,
-            latest_etag: None,
-            state: None,
-            snapshot: None,
-            commits: BTreeMap::new(),
-        }));
+        return Ok(Some(View { root: root.clone(), head, latest, latest_etag, state: None, held, warm }));
     }
-    let snapshot = snapshot::load_listed(&*ctx.ports().objects, root, listing, None).await.map_err(snapshot_error)?;
+    let mut paths = PathCollector::default();
+    let snapshot = read_state(ctx, root, listing, latest, &Wanted::AtMost(SMALL_FILES), Some(&mut paths)).await?;
     // A writer may give the id of a table that goes on to another one; then the commit that we know is still there.
-    let goes_on = listing.commit(head.version).is_some_and(|entry| Some(&entry.etag) == head.log_etag.as_ref());
+    let goes_on = has_known_commit(&head, listing);
     if !goes_on && head.metadata_id.as_ref().is_some_and(|id| *id != snapshot.metadata.id) {
         let born_ms = listing.commits().map(|(_, entry)| entry.last_modified_ms).min().unwrap_or(0);
         open_generation(ctx, &head, born_ms).await?;
         return Ok(None);
     }
     check_history(ctx, &head, listing).await?;
-    let mut commits = BTreeMap::new();
     let mut in_commit_timestamp_ms = None;
     if features::has_in_commit_timestamps_on(&snapshot.metadata) {
         let commit = snapshot::read_commit(&*ctx.ports().objects, root, latest).await.map_err(snapshot_error)?;
         in_commit_timestamp_ms = commit.actions.commit_info.as_ref().and_then(|info| info.number("inCommitTimestamp"));
-        commits.insert(latest, Arc::new(commit));
+        held.commits.insert(latest, Arc::new(commit));
     }
-    let latest_etag = listing.commit(latest).map(|entry| entry.etag.clone());
-    let state = TableState::of_snapshot(&snapshot, in_commit_timestamp_ms);
-    Ok(Some(View {
-        root: root.clone(),
-        head,
-        latest,
-        latest_etag,
-        state: Some(state),
-        snapshot: Some(Arc::new(snapshot)),
-        commits,
-    }))
+    let mut state = TableState::of_log(&snapshot, paths, in_commit_timestamp_ms);
+    state.spill(ctx.ports(), root).await?;
+    held.has_tried_paths = true;
+    held.is_large = snapshot.covers != Covers::All;
+    held.base = (!held.is_large).then(|| Arc::new(snapshot));
+    Ok(Some(View { root: root.clone(), head, latest, latest_etag, state: Some(state), held, warm }))
+}
+
+/// The state at a version, from a listing; tells `paths` of every file that may be live.
+pub(super) async fn read_state(
+    ctx: Context<'_>,
+    root: &Location,
+    listing: &LogListing,
+    at: Version,
+    wanted: &Wanted,
+    paths: Option<&mut PathCollector>,
+) -> Result<Snapshot, ViewError> {
+    ctx.check_time("reading the log", 0)?;
+    let objects = &*ctx.ports().objects;
+    let loaded = match paths {
+        None => snapshot::load_listed_wanted(objects, root, listing, Some(at), wanted, None).await,
+        Some(paths) => {
+            let mut observer = |at: &crate::store::ObjectKey| paths.add(at);
+            snapshot::load_listed_wanted(objects, root, listing, Some(at), wanted, Some(&mut observer)).await
+        }
+    };
+    loaded.map_err(snapshot_error)
 }
 
 /// The log must still hold what the head says was published (K5).
@@ -226,10 +326,9 @@ pub fn snapshot_error(error: SnapshotError) -> ViewError {
 fn damaged(error: &SnapshotError) -> ViewError {
     let (exception, reason) = match error {
         SnapshotError::LogGap { .. } => (Exception::DamagedLogException, "LOG_GAP"),
-        SnapshotError::UnsupportedCheckpoint { .. } => (Exception::UnsupportedTableException, "UNSUPPORTED_CHECKPOINT"),
         _ => (Exception::DamagedLogException, "UNREADABLE_LOG"),
     };
-    let advice = "the table's log must be complete, with classic single-file checkpoints";
+    let advice = "the table's log must be complete: every commit since a checkpoint, and all files of that checkpoint";
     ViewError::Refused(Refusal::new(exception, reason, error.to_string(), advice))
 }
 
@@ -321,37 +420,12 @@ impl View {
     ) -> Result<Vec<Arc<LoggedCommit>>, ViewError> {
         let wanted: Vec<Version> = (from.0..=to.0).map(Version).collect();
         let missing: Vec<Version> =
-            wanted.iter().copied().filter(|version| !self.commits.contains_key(version)).collect();
+            wanted.iter().copied().filter(|version| !self.held.commits.contains_key(version)).collect();
         for commit in read_commits(ctx, &self.root, missing).await? {
-            self.commits.insert(commit.version, Arc::new(commit));
+            self.held.commits.insert(commit.version, Arc::new(commit));
         }
-        Ok(wanted.iter().filter_map(|version| self.commits.get(version).cloned()).collect())
-    }
-
-    /// Facts about files, at the latest version and at the one that was read.
-    pub async fn files(
-        &mut self,
-        ctx: Context<'_>,
-        wanted: &BTreeSet<ObjectKey>,
-        read_version: Version,
-    ) -> Result<FileFacts, ViewError> {
-        if self.snapshot.as_ref().is_none_or(|snapshot| snapshot.version != self.latest) {
-            self.load_snapshot(ctx).await?;
-        }
-        let Some(latest) = self.snapshot.clone() else { return Ok(FileFacts::default()) };
-        let at_read = (read_version == latest.version).then_some(&*latest);
-        Ok(FileFacts::of_snapshots(wanted.clone(), at_read, &latest))
-    }
-
-    /// Replays the log up to `latest`, and gives the state a new filter of paths.
-    async fn load_snapshot(&mut self, ctx: Context<'_>) -> Result<(), ViewError> {
-        ctx.check_time("replaying the log", 0)?;
-        let snapshot =
-            snapshot::load(&*ctx.ports().objects, &self.root, Some(self.latest)).await.map_err(snapshot_error)?;
-        let timestamp_ms = self.state.as_ref().and_then(|state| state.in_commit_timestamp_ms);
-        self.state = Some(TableState::of_snapshot(&snapshot, timestamp_ms));
-        self.snapshot = Some(Arc::new(snapshot));
-        Ok(())
+        self.held.shrink(COMMITS_MAX_BYTES, from..=to);
+        Ok(wanted.iter().filter_map(|version| self.held.commits.get(version).cloned()).collect())
     }
 
     /// The head as a claim starts from it: settled at `latest`, with the state there.
@@ -369,12 +443,33 @@ impl View {
         }
     }
 
-    /// Goes on from a commit of our own, without reading anything.
+    /// Goes on from a commit of our own, without reading anything, and has the table remembered.
     pub fn advance(&mut self, completed: Completed) {
         self.latest = completed.head.version;
         self.latest_etag.clone_from(&completed.head.log_etag);
         self.state.clone_from(&completed.head.state);
         self.head = completed.head;
-        self.commits.insert(completed.commit.version, Arc::new(completed.commit));
+        self.held.commits.insert(completed.commit.version, Arc::new(completed.commit));
+        self.held.shrink(COMMITS_MAX_BYTES, self.latest..=self.latest);
+        if let Some(warm) = &self.warm {
+            warm.put(self);
+        }
+    }
+
+    /// What is remembered of the table for later runs.
+    pub(super) fn lean(&self) -> View {
+        let mut lean = View { warm: None, ..self.clone() };
+        lean.held.shrink(REMEMBERED_COMMITS_MAX_BYTES, Version::NONE..=Version::NONE);
+        // The state is beside it.
+        lean.head.state = None;
+        lean
+    }
+
+    /// Bytes in memory, about.
+    pub(super) fn weight_bytes(&self) -> usize {
+        let base = self.held.base.as_ref().map_or(0, |base| base.live.len().saturating_add(base.tombstones.len()));
+        base.saturating_mul(FILE_BYTES)
+            .saturating_add(self.held.commits_bytes().saturating_mul(4))
+            .saturating_add(self.state.as_ref().map_or(0, TableState::weight_bytes))
     }
 }

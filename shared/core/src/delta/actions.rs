@@ -59,11 +59,17 @@ pub struct Metadata {
     pub id: String,
     #[serde(default)]
     pub name: Option<String>,
+    #[serde(default)]
+    pub description: Option<String>,
+    #[serde(default)]
+    pub format: Option<Value>,
     pub schema_string: String,
     #[serde(default, deserialize_with = "null_is_default")]
     pub partition_columns: Vec<String>,
     #[serde(default, deserialize_with = "null_is_default")]
     pub configuration: BTreeMap<String, Option<String>>,
+    #[serde(default)]
+    pub created_time: Option<i64>,
 }
 
 impl Metadata {
@@ -78,12 +84,12 @@ impl Metadata {
 }
 
 /// Where a file's deletion vector is; what identifies a logical file beside its path.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeletionVector {
     pub storage_type: String,
     pub path_or_inline_dv: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<i64>,
     pub size_in_bytes: i64,
     pub cardinality: i64,
@@ -138,7 +144,13 @@ pub struct RemoveFile {
     #[serde(default)]
     pub size: Option<i64>,
     #[serde(default)]
+    pub stats: Option<String>,
+    #[serde(default)]
     pub deletion_vector: Option<DeletionVector>,
+    #[serde(default)]
+    pub base_row_id: Option<i64>,
+    #[serde(default)]
+    pub default_row_commit_version: Option<i64>,
 }
 
 /// A file of the change feed.
@@ -158,7 +170,7 @@ pub struct Txn {
     pub version: i64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DomainMetadata {
     pub domain: String,

@@ -7,7 +7,7 @@ use super::schema::{Primitive, Schema};
 
 /// Features that need nothing of a judge at file level, or whose use shows elsewhere (in properties, fields, actions)
 /// and is refused there.
-const KNOWN_FEATURES: [&str; 18] = [
+const KNOWN_FEATURES: [&str; 19] = [
     "allowColumnDefaults",
     "appendOnly",
     "catalogManaged",
@@ -21,6 +21,7 @@ const KNOWN_FEATURES: [&str; 18] = [
     "identityColumns",
     "inCommitTimestamp",
     "invariants",
+    "rowTracking",
     "timestampNtz",
     "v2Checkpoint",
     "vacuumProtocolCheck",
@@ -63,6 +64,19 @@ pub fn has_in_commit_timestamps_on(metadata: &Metadata) -> bool {
     metadata.is_on("delta.enableInCommitTimestamps")
 }
 
+/// Whether files have row ids; writers assign them even where `delta.enableRowTracking` is off.
+pub fn is_row_tracking_supported(protocol: &Protocol) -> bool {
+    lists(protocol, "rowTracking")
+}
+
+/// The columns of data files in which rows that were rewritten keep their ids and commit versions.
+pub fn row_tracking_columns(metadata: &Metadata) -> Vec<&str> {
+    ["delta.rowTracking.materializedRowIdColumnName", "delta.rowTracking.materializedRowCommitVersionColumnName"]
+        .into_iter()
+        .filter_map(|name| metadata.property(name))
+        .collect()
+}
+
 pub fn is_append_only(metadata: &Metadata) -> bool {
     metadata.is_on("delta.appendOnly")
 }
@@ -81,12 +95,13 @@ pub fn check_protocol(protocol: &Protocol) -> Result<(), UnsupportedTable> {
 }
 
 /// Properties that only work with a feature; the feature is needed when the property has the value.
-const PROPERTIES_OF_FEATURES: [(&str, &str, &str); 6] = [
+const PROPERTIES_OF_FEATURES: [(&str, &str, &str); 7] = [
     ("delta.appendOnly", "true", "appendOnly"),
     ("delta.checkpointPolicy", "v2", "v2Checkpoint"),
     ("delta.enableChangeDataFeed", "true", "changeDataFeed"),
     ("delta.enableDeletionVectors", "true", "deletionVectors"),
     ("delta.enableInCommitTimestamps", "true", "inCommitTimestamp"),
+    ("delta.enableRowTracking", "true", "rowTracking"),
     ("delta.enableTypeWidening", "true", "typeWidening"),
 ];
 
@@ -107,6 +122,9 @@ fn has(protocol: &Protocol, feature: &str) -> bool {
 /// Refuses new metadata or a new protocol where one needs what the other does not have.
 pub fn check_features_of(protocol: &Protocol, metadata: &Metadata, schema: &Schema) -> Result<(), UnsupportedTable> {
     let missing = |feature, place: String| Err(UnsupportedTable::FeatureMissing { feature, place });
+    if is_row_tracking_supported(protocol) && !lists(protocol, "domainMetadata") {
+        return missing("domainMetadata", "the table feature rowTracking".to_owned());
+    }
     for (name, value, feature) in PROPERTIES_OF_FEATURES {
         let is_set = metadata.property(name).is_some_and(|found| found.eq_ignore_ascii_case(value));
         if is_set && !has(protocol, feature) {
@@ -119,14 +137,11 @@ pub fn check_features_of(protocol: &Protocol, metadata: &Metadata, schema: &Sche
     }
 }
 
-/// Refuses a table that uses what cannot be verified yet: expressions, identity columns, column mapping, row ids.
+/// Refuses a table that uses what cannot be verified yet: expressions, identity columns, column mapping, wider types.
 pub fn check_in_use(metadata: &Metadata, schema: &Schema) -> Result<(), UnsupportedTable> {
     let in_use = |feature, place: String| Err(UnsupportedTable::InUse { feature, place });
     if let Some(mode) = metadata.property("delta.columnMapping.mode").filter(|mode| *mode != "none") {
         return in_use("columnMapping", format!("delta.columnMapping.mode = {mode}"));
-    }
-    if metadata.is_on("delta.enableRowTracking") {
-        return in_use("rowTracking", "delta.enableRowTracking = true".to_owned());
     }
     if let Some(name) = metadata.configuration.keys().find(|name| name.starts_with("delta.constraints.")) {
         return in_use("checkConstraints", name.clone());
@@ -168,7 +183,8 @@ mod tests {
             (protocol(4, 7, &[]), "Versions"),
             (protocol(1, 8, &[]), "Versions"),
             (protocol(0, 2, &[]), "Versions"),
-            (protocol(3, 7, &["rowTracking"]), "Feature"),
+            (protocol(3, 7, &["typeWidening"]), "Feature"),
+            (protocol(3, 7, &["variantType"]), "Feature"),
             (protocol(3, 7, &["somethingNew"]), "Feature"),
         ] {
             assert!(format!("{:?}", check_protocol(&candidate).unwrap_err()).starts_with(expected));
@@ -191,7 +207,6 @@ mod tests {
         assert_eq!(check_in_use(&with("delta.columnMapping.mode", "none"), &plain), Ok(()));
         for (metadata, schema, feature) in [
             (with("delta.columnMapping.mode", "name"), plain.clone(), "columnMapping"),
-            (with("delta.enableRowTracking", "true"), plain.clone(), "rowTracking"),
             (with("delta.constraints.c", "a > 0"), plain, "checkConstraints"),
             (Metadata::default(), schema(r#"{"delta.invariants":"x"}"#), "invariants"),
             (Metadata::default(), schema(r#"{"delta.generationExpression":"x"}"#), "generatedColumns"),
@@ -231,6 +246,9 @@ mod tests {
             (protocol(1, 2, &[]), with("delta.enableDeletionVectors", "true"), "long", false),
             (both(&["deletionVectors"]), with("delta.enableDeletionVectors", "true"), "long", true),
             (protocol(1, 7, &["inCommitTimestamp"]), with("delta.enableInCommitTimestamps", "true"), "long", true),
+            (protocol(1, 7, &[]), with("delta.enableRowTracking", "true"), "long", false),
+            (protocol(1, 7, &["rowTracking"]), with("delta.enableRowTracking", "true"), "long", false),
+            (protocol(1, 7, &["rowTracking", "domainMetadata"]), with("delta.enableRowTracking", "true"), "long", true),
         ] {
             let found = check_features_of(&protocol, &metadata, &schema(kind));
             assert_eq!(found.is_ok(), fits, "{protocol:?} {metadata:?} {kind}: {found:?}");

@@ -52,12 +52,41 @@ pub enum LogName {
     Commit(Version),
     /// `<v>.checkpoint.parquet`: one file that holds the whole state.
     ClassicCheckpoint(Version),
-    /// `<v>.checkpoint.<i>.<n>.parquet`
-    MultiPartCheckpoint(Version),
-    /// `<v>.checkpoint.<uuid>.json|parquet`
-    V2Checkpoint(Version),
-    /// Checksums, log compactions, and whatever is not ours.
+    /// `<v>.checkpoint.<part>.<parts>.parquet`: one of several files that hold it together.
+    MultiPartCheckpoint {
+        version: Version,
+        part: u32,
+        parts: u32,
+    },
+    /// `<v>.checkpoint.<uuid>.json|parquet`: names the files that hold the whole state, or holds it itself.
+    V2Checkpoint {
+        version: Version,
+        id: Uuid,
+        format: MainFile,
+    },
+    /// `<from>.<to>.compacted.json`: what the commits `from..=to` do together.
+    Compacted {
+        from: Version,
+        to: Version,
+    },
+    /// Checksums and whatever is not ours.
     Other,
+}
+
+/// Format of a V2 checkpoint's main file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MainFile {
+    Json,
+    Parquet,
+}
+
+impl MainFile {
+    fn extension(self) -> &'static str {
+        match self {
+            MainFile::Json => "json",
+            MainFile::Parquet => "parquet",
+        }
+    }
 }
 
 impl LogName {
@@ -67,11 +96,68 @@ impl LogName {
         match rest.split('.').collect::<Vec<_>>().as_slice() {
             ["json"] => LogName::Commit(version),
             ["checkpoint", "parquet"] => LogName::ClassicCheckpoint(version),
-            ["checkpoint", _, _, "parquet"] => LogName::MultiPartCheckpoint(version),
-            ["checkpoint", _, "parquet" | "json"] => LogName::V2Checkpoint(version),
+            ["checkpoint", part, parts, "parquet"] => match (number(part), number(parts)) {
+                (Some(part), Some(parts)) if (1..=parts).contains(&part) => {
+                    LogName::MultiPartCheckpoint { version, part, parts }
+                }
+                _ => LogName::Other,
+            },
+            ["checkpoint", id, "parquet"] => v2_checkpoint(version, id, MainFile::Parquet),
+            ["checkpoint", id, "json"] => v2_checkpoint(version, id, MainFile::Json),
+            [to, "compacted", "json"] => match Version::parse(to) {
+                Some(to) if version <= to => LogName::Compacted { from: version, to },
+                _ => LogName::Other,
+            },
             _ => LogName::Other,
         }
     }
+
+    /// Whether it is (a part of) a checkpoint of a later version.
+    pub fn is_checkpoint_after(self, version: Version) -> bool {
+        match self {
+            LogName::ClassicCheckpoint(found)
+            | LogName::MultiPartCheckpoint { version: found, .. }
+            | LogName::V2Checkpoint { version: found, .. } => found > version,
+            LogName::Commit(_) | LogName::Compacted { .. } | LogName::Other => false,
+        }
+    }
+
+    /// The name as it stands in the log; `None` where it is not ours.
+    pub fn text(self) -> Option<String> {
+        Some(match self {
+            LogName::Commit(version) => format!("{:020}.json", version.0),
+            LogName::ClassicCheckpoint(version) => format!("{:020}.checkpoint.parquet", version.0),
+            LogName::MultiPartCheckpoint { version, part, parts } => {
+                format!("{:020}.checkpoint.{part:010}.{parts:010}.parquet", version.0)
+            }
+            LogName::V2Checkpoint { version, id, format } => {
+                format!("{:020}.checkpoint.{id}.{}", version.0, format.extension())
+            }
+            LogName::Compacted { from, to } => format!("{:020}.{:020}.compacted.json", from.0, to.0),
+            LogName::Other => return None,
+        })
+    }
+}
+
+/// Reads exactly ten digits.
+fn number(digits: &str) -> Option<u32> {
+    if digits.len() != 10 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
+}
+
+/// Only ids in their usual spelling, so that the name can be told from what was read of it.
+fn v2_checkpoint(version: Version, id: &str, format: MainFile) -> LogName {
+    match Uuid::try_parse(id).ok().filter(|uuid| uuid.to_string() == id) {
+        Some(id) => LogName::V2Checkpoint { version, id, format },
+        None => LogName::Other,
+    }
+}
+
+/// Key of an object of the log.
+pub fn log_key(root: &Location, name: &str) -> ObjectKey {
+    root.object(&format!("{LOG_DIR}/{name}"))
 }
 
 /// Key of commit `version`.
@@ -162,13 +248,7 @@ pub async fn list_log(
     root: &Location,
     from: Option<Version>,
 ) -> Result<LogListing, ObjectError> {
-    let folder = root.object(&format!("{LOG_DIR}/")).key;
-    let mut request = ListRequest {
-        bucket: root.bucket.clone(),
-        prefix: format!("{folder}0"),
-        start_after: from.filter(|version| version.0 > 0).map(|version| format!("{folder}{:020}.", version.0)),
-        max_keys: LIST_PAGE_MAX_KEYS,
-    };
+    let (folder, mut request) = request_from(root, from);
     let mut listing = LogListing::default();
     loop {
         let page = objects.list(&request).await?;
@@ -178,6 +258,25 @@ pub async fn list_log(
             return Ok(listing);
         }
     }
+}
+
+/// The first page of the log, and whether that is all of it.
+pub async fn list_log_page(objects: &dyn ReadObjects, root: &Location) -> Result<(LogListing, bool), ObjectError> {
+    let (folder, request) = request_from(root, None);
+    let page = objects.list(&request).await?;
+    let entries = page.objects.into_iter().filter_map(|object| entry(&folder, object)).collect();
+    Ok((LogListing { entries }, !page.truncated))
+}
+
+fn request_from(root: &Location, from: Option<Version>) -> (String, ListRequest) {
+    let folder = root.object(&format!("{LOG_DIR}/")).key;
+    let request = ListRequest {
+        bucket: root.bucket.clone(),
+        prefix: format!("{folder}0"),
+        start_after: from.filter(|version| version.0 > 0).map(|version| format!("{folder}{:020}.", version.0)),
+        max_keys: LIST_PAGE_MAX_KEYS,
+    };
+    (folder, request)
 }
 
 fn entry(folder: &str, object: Listed) -> Option<LogEntry> {
@@ -199,18 +298,32 @@ mod tests {
     #[test]
     fn names_of_the_log_are_told_apart() {
         let seven = Version(7);
+        let id = Uuid::from_u128(0x80a0_83e8_7026_4e79_81be_64bd_76c4_3a11);
+        let v2 = |format| LogName::V2Checkpoint { version: seven, id, format };
         for (name, expected) in [
             ("00000000000000000007.json", LogName::Commit(seven)),
             ("00000000000000000007.checkpoint.parquet", LogName::ClassicCheckpoint(seven)),
-            ("00000000000000000007.checkpoint.0000000001.0000000002.parquet", LogName::MultiPartCheckpoint(seven)),
-            ("00000000000000000007.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json", LogName::V2Checkpoint(seven)),
+            (
+                "00000000000000000007.checkpoint.0000000001.0000000002.parquet",
+                LogName::MultiPartCheckpoint { version: seven, part: 1, parts: 2 },
+            ),
+            ("00000000000000000007.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json", v2(MainFile::Json)),
+            ("00000000000000000007.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet", v2(MainFile::Parquet)),
+            ("00000000000000000007.checkpoint.80A083E8-7026-4e79-81be-64bd76c43a11.parquet", LogName::Other),
+            ("00000000000000000007.checkpoint.0000000003.0000000002.parquet", LogName::Other),
+            ("00000000000000000007.checkpoint.1.2.parquet", LogName::Other),
             ("00000000000000000007.crc", LogName::Other),
-            ("00000000000000000001.00000000000000000007.compacted.json", LogName::Other),
+            (
+                "00000000000000000001.00000000000000000007.compacted.json",
+                LogName::Compacted { from: Version(1), to: seven },
+            ),
+            ("00000000000000000008.00000000000000000007.compacted.json", LogName::Other),
             ("7.json", LogName::Other),
             ("0000000000000000007x.json", LogName::Other),
             ("00000000000000000007.json.tmp", LogName::Other),
         ] {
             assert_eq!(LogName::parse(name), expected, "{name}");
+            assert!(expected == LogName::Other || expected.text().as_deref() == Some(name), "{name}");
         }
     }
 

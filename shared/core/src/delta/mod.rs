@@ -4,14 +4,21 @@
 
 mod actions;
 mod checkpoint;
+pub mod deletion_vector;
 pub mod features;
+#[cfg(test)]
+mod fixture_tests;
 pub mod footer;
 pub mod json;
 pub mod log;
 pub mod path;
+mod plan;
+mod replay;
 pub mod schema;
 mod shape;
 pub mod snapshot;
+#[cfg(test)]
+mod snapshot_forms_tests;
 #[cfg(test)]
 pub(crate) mod testkit;
 
@@ -21,4 +28,4 @@ pub use actions::{
 };
 pub use log::Version;
 pub use path::PathError;
-pub use snapshot::{FileKey, Snapshot, SnapshotError};
+pub use snapshot::{Covers, FileKey, Snapshot, SnapshotError, Wanted};

@@ -52,6 +52,16 @@ pub fn resolve(root: &Location, path: &str, reach: Reach) -> Result<ObjectKey, P
         check_segments(&relative, path)?;
         root.object(&relative)
     };
+    within(root, at, path, reach)
+}
+
+/// The object at a path that is relative and not percent-encoded.
+pub fn resolve_plain(root: &Location, path: &str, reach: Reach) -> Result<ObjectKey, PathError> {
+    check_segments(path, path)?;
+    within(root, root.object(path), path, reach)
+}
+
+fn within(root: &Location, at: ObjectKey, path: &str, reach: Reach) -> Result<ObjectKey, PathError> {
     check_segments(&at.key, path)?;
     if reach == Reach::Inside {
         let relative =

@@ -1,6 +1,8 @@
-//! The state of a table at a version: a classic checkpoint and the commits after it.
+//! The state of a table at a version: a checkpoint of any kind, log compactions, and the commits after them.
+//!
+//! Memory holds what is kept: all files ([`Wanted::All`]), or those that were asked about.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::FutureExt;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt};
@@ -10,9 +12,11 @@ use super::actions::{
     ActionError, Actions, AddFile, COMMIT_MAX_BYTES, DomainMetadata, Metadata, Protocol, RemoveFile, Strictness,
     parse_commit,
 };
-use super::checkpoint;
-use super::log::{LogListing, LogName, Version, checkpoint_key, commit_key, list_log};
+use super::checkpoint::{self, CheckpointError, CheckpointFile};
+use super::log::{LogListing, Version, commit_key, list_log, list_log_page, log_key};
 use super::path::{PathError, Reach, resolve};
+use super::plan::{Step, newest_checkpoint, plan_replay};
+use super::replay::{PathObserver, Replay};
 use crate::location::Location;
 use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey, ReadObjects, StoreError};
 
@@ -38,6 +42,42 @@ pub struct Snapshot {
     pub live: BTreeMap<FileKey, AddFile>,
     /// Removed files that the log still remembers, with their `deletionTimestamp`.
     pub tombstones: BTreeMap<FileKey, RemoveFile>,
+    /// Of which files `live` and `tombstones` tell.
+    pub covers: Covers,
+}
+
+/// Which files a snapshot is to keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    All,
+    /// All, unless live and removed ones are more than this: then none.
+    AtMost(usize),
+    Only(BTreeSet<ObjectKey>),
+}
+
+/// Which files a snapshot tells about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Covers {
+    All,
+    Only(BTreeSet<ObjectKey>),
+}
+
+impl Covers {
+    pub fn covers(&self, at: &ObjectKey) -> bool {
+        match self {
+            Covers::All => true,
+            Covers::Only(files) => files.contains(at),
+        }
+    }
+}
+
+impl Snapshot {
+    /// The logical files at an object.
+    pub fn live_at(&self, at: &ObjectKey) -> impl Iterator<Item = (&FileKey, &AddFile)> {
+        let from = FileKey { at: at.clone(), dv_id: None };
+        let at = at.clone();
+        self.live.range(from..).take_while(move |(key, _)| key.at == at)
+    }
 }
 
 /// A table's log cannot be turned into a snapshot.
@@ -47,8 +87,6 @@ pub enum SnapshotError {
     NoTable(String),
     #[error("commit {missing} is missing from the log, so version {wanted} cannot be rebuilt")]
     LogGap { missing: Version, wanted: Version },
-    #[error("version {wanted} needs a {kind} checkpoint (of version {at}), which this version does not read")]
-    UnsupportedCheckpoint { kind: &'static str, at: Version, wanted: Version },
     #[error("{at}: {message}")]
     Damaged { at: ObjectKey, message: String },
     #[error("{at} has {size_bytes} bytes; at most {limit_bytes} are read")]
@@ -105,10 +143,20 @@ fn stream_commits<'a>(
     futures::stream::iter(reads).buffered(CONCURRENT_READS).boxed()
 }
 
-/// The state at `at`, or at the latest version.
+/// The state at `at`, or at the latest version, with all its files.
 pub async fn load(objects: &dyn ReadObjects, root: &Location, at: Option<Version>) -> Result<Snapshot, SnapshotError> {
-    let listing = list_log(objects, root, None).await.map_err(object_error)?;
-    load_listed(objects, root, &listing, at).await
+    load_wanted(objects, root, at, &Wanted::All).await
+}
+
+/// The state at `at`, or at the latest version, with the files that are wanted.
+pub async fn load_wanted(
+    objects: &dyn ReadObjects,
+    root: &Location,
+    at: Option<Version>,
+    wanted: &Wanted,
+) -> Result<Snapshot, SnapshotError> {
+    let listing = list_for(objects, root, at).await?;
+    load_listed_wanted(objects, root, &listing, at, wanted, None).await
 }
 
 /// As [`load`], from a complete listing of the log.
@@ -118,148 +166,110 @@ pub async fn load_listed(
     listing: &LogListing,
     at: Option<Version>,
 ) -> Result<Snapshot, SnapshotError> {
+    load_listed_wanted(objects, root, listing, at, &Wanted::All, None).await
+}
+
+/// As [`load_wanted`], from a listing that reaches back to a checkpoint or to the beginning. `observer` is told of every
+/// file that is live, or was since the checkpoint.
+pub async fn load_listed_wanted(
+    objects: &dyn ReadObjects,
+    root: &Location,
+    listing: &LogListing,
+    at: Option<Version>,
+    wanted: &Wanted,
+    observer: Option<PathObserver<'_>>,
+) -> Result<Snapshot, SnapshotError> {
     let latest = listing.latest();
     if latest == Version::NONE {
         return Err(SnapshotError::NoTable(root.to_string()));
     }
-    let wanted = at.unwrap_or(latest);
-    let plan = plan_replay(listing, wanted)?;
-    let mut replay = Replay::new(root);
-    if let Some(version) = plan.checkpoint {
-        let key = checkpoint_key(root, version);
-        let object = match read_bounded(objects, &key, checkpoint::CHECKPOINT_MAX_BYTES).await {
-            Err(ReadError::NotFound) => {
-                return Err(SnapshotError::Damaged { at: key, message: "listed, but gone when it was read".into() });
-            }
-            other => other?,
-        };
-        let builder =
-            checkpoint::read(object.bytes).map_err(|message| SnapshotError::Damaged { at: key.clone(), message })?;
-        if builder.actions.unknown.iter().any(|name| name == "sidecar") {
-            return Err(SnapshotError::UnsupportedCheckpoint { kind: "V2", at: version, wanted });
-        }
-        replay.apply(version, builder.actions)?;
+    let version = at.unwrap_or(latest);
+    let plan = plan_replay(root, listing, version)?;
+    let mut replay = Replay::new(root, wanted, observer);
+    for file in plan.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files) {
+        let read = checkpoint::read_file(objects, root, file, &mut replay).await;
+        read.map_err(|error| checkpoint_error(file, error))?;
     }
-    let mut commits = stream_commits(objects, root, plan.commits);
+    let mut commits = Vec::new();
+    for step in plan.steps {
+        match step {
+            Step::Commit(version) => commits.push(version),
+            Step::Compacted { to, file } => {
+                apply_commits(objects, root, std::mem::take(&mut commits), &mut replay).await?;
+                apply_compaction(objects, &file, to, &mut replay).await?;
+            }
+        }
+    }
+    apply_commits(objects, root, commits, &mut replay).await?;
+    replay.finish(version)
+}
+
+async fn apply_commits(
+    objects: &dyn ReadObjects,
+    root: &Location,
+    versions: Vec<Version>,
+    replay: &mut Replay<'_, '_>,
+) -> Result<(), SnapshotError> {
+    let mut commits = stream_commits(objects, root, versions);
     while let Some(commit) = commits.next().await {
         let commit = commit?;
         replay.apply(commit.version, commit.actions)?;
     }
-    replay.finish(wanted)
+    Ok(())
 }
 
-/// What to read for a version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct ReplayPlan {
-    checkpoint: Option<Version>,
-    commits: Vec<Version>,
-}
-
-fn plan_replay(listing: &LogListing, wanted: Version) -> Result<ReplayPlan, SnapshotError> {
-    let upto = |version: &Version| *version <= wanted;
-    let checkpoint = listing
-        .entries
-        .iter()
-        .filter_map(|entry| match entry.name {
-            LogName::ClassicCheckpoint(version) => Some(version),
-            _ => None,
-        })
-        .filter(upto)
-        .max();
-    let first = checkpoint.map_or(Version(0), Version::next);
-    let mut expected = first;
-    let mut commits = Vec::new();
-    let present = listing.commits().map(|(version, _)| version).filter(|version| *version >= first).filter(upto);
-    for version in present {
-        if version != expected {
-            return Err(gap(listing, expected, wanted));
-        }
-        commits.push(version);
-        expected = expected.next();
-    }
-    if expected != wanted.next() {
-        return Err(gap(listing, expected, wanted));
-    }
-    Ok(ReplayPlan { checkpoint, commits })
-}
-
-/// Names the better reason: a checkpoint that would have helped, if we could read it.
-fn gap(listing: &LogListing, missing: Version, wanted: Version) -> SnapshotError {
-    let unread = listing.entries.iter().rev().find_map(|entry| match entry.name {
-        LogName::MultiPartCheckpoint(at) if at >= missing && at <= wanted => Some(("multi-part", at)),
-        LogName::V2Checkpoint(at) if at >= missing && at <= wanted => Some(("V2", at)),
-        _ => None,
+async fn apply_compaction(
+    objects: &dyn ReadObjects,
+    file: &CheckpointFile,
+    to: Version,
+    replay: &mut Replay<'_, '_>,
+) -> Result<(), SnapshotError> {
+    let read = checkpoint::read_compaction(objects, file, |actions| {
+        replay.apply(to, actions).map_err(|error| CheckpointError::Damaged(error.to_string()))
     });
-    match unread {
-        Some((kind, at)) => SnapshotError::UnsupportedCheckpoint { kind, at, wanted },
-        None => SnapshotError::LogGap { missing, wanted },
+    read.await.map_err(|error| checkpoint_error(file, error))
+}
+
+fn checkpoint_error(file: &CheckpointFile, error: CheckpointError) -> SnapshotError {
+    match error {
+        CheckpointError::Store(error) => error.into(),
+        CheckpointError::Elsewhere { at, message } => SnapshotError::Damaged { at, message },
+        CheckpointError::Damaged(message) => SnapshotError::Damaged { at: file.at.clone(), message },
     }
 }
 
-/// Folds actions, oldest first.
-struct Replay<'a> {
-    root: &'a Location,
-    protocol: Option<Protocol>,
-    metadata: Option<Metadata>,
-    app_ids: BTreeMap<String, i64>,
-    domains: BTreeMap<String, DomainMetadata>,
-    live: BTreeMap<FileKey, AddFile>,
-    tombstones: BTreeMap<FileKey, RemoveFile>,
+/// Names the last checkpoint: a hint that may be stale or missing.
+const HINT: &str = "_last_checkpoint";
+const HINT_MAX_BYTES: u64 = 64 * 1024;
+
+/// A listing that tells the state at `at`: the whole log where one page holds it, else from the checkpoint on that
+/// `_last_checkpoint` names, if that is any good.
+pub async fn list_for(
+    objects: &dyn ReadObjects,
+    root: &Location,
+    at: Option<Version>,
+) -> Result<LogListing, SnapshotError> {
+    let (first, is_whole) = list_log_page(objects, root).await.map_err(object_error)?;
+    if is_whole {
+        return Ok(first);
+    }
+    if let Some(hint) = read_hint(objects, root).await?.filter(|hint| at.is_none_or(|at| *hint <= at)) {
+        let listing = list_log(objects, root, Some(hint)).await.map_err(object_error)?;
+        if newest_checkpoint(root, &listing, at.unwrap_or(listing.latest())).is_some() {
+            return Ok(listing);
+        }
+    }
+    list_log(objects, root, None).await.map_err(object_error)
 }
 
-impl<'a> Replay<'a> {
-    fn new(root: &'a Location) -> Self {
-        Self {
-            root,
-            protocol: None,
-            metadata: None,
-            app_ids: BTreeMap::new(),
-            domains: BTreeMap::new(),
-            live: BTreeMap::new(),
-            tombstones: BTreeMap::new(),
-        }
-    }
-
-    fn apply(&mut self, version: Version, actions: Actions) -> Result<(), SnapshotError> {
-        let path = |error| SnapshotError::Path { version, error };
-        self.protocol = actions.protocol.or(self.protocol.take());
-        self.metadata = actions.metadata.or(self.metadata.take());
-        self.app_ids.extend(actions.txns.into_iter().map(|txn| (txn.app_id, txn.version)));
-        for domain in actions.domains {
-            if domain.removed {
-                self.domains.remove(&domain.domain);
-            } else {
-                self.domains.insert(domain.domain.clone(), domain);
-            }
-        }
-        // A commit may replace (path, old vector) by (path, new vector): removes first, whatever the order of lines.
-        for remove in actions.removes {
-            let key = key_of_remove(self.root, &remove).map_err(path)?;
-            self.live.remove(&key);
-            self.tombstones.insert(key, remove);
-        }
-        for add in actions.adds {
-            let key = key_of_add(self.root, &add).map_err(path)?;
-            self.tombstones.remove(&key);
-            self.live.insert(key, add);
-        }
-        Ok(())
-    }
-
-    fn finish(self, version: Version) -> Result<Snapshot, SnapshotError> {
-        let (Some(protocol), Some(metadata)) = (self.protocol, self.metadata) else {
-            return Err(SnapshotError::NoMetadata(version));
-        };
-        Ok(Snapshot {
-            version,
-            protocol,
-            metadata,
-            app_ids: self.app_ids,
-            domains: self.domains,
-            live: self.live,
-            tombstones: self.tombstones,
-        })
-    }
+async fn read_hint(objects: &dyn ReadObjects, root: &Location) -> Result<Option<Version>, SnapshotError> {
+    let object = match read_bounded(objects, &log_key(root, HINT), HINT_MAX_BYTES).await {
+        Ok(object) => object,
+        Err(ReadError::Other(SnapshotError::Store(error))) => return Err(error.into()),
+        Err(_) => return Ok(None),
+    };
+    let hint: Option<serde_json::Value> = serde_json::from_slice(&object.bytes).ok();
+    Ok(hint.and_then(|hint| hint.get("version")?.as_i64()).filter(|version| *version >= 0).map(Version))
 }
 
 /// The logical file that an add names.

@@ -1,5 +1,6 @@
 use super::*;
-use crate::delta::testkit::{TableKit, add_line, remove_line};
+use crate::delta::log::{MainFile, log_key};
+use crate::delta::testkit::{Form, TableKit, action_lines, add_line, remove_line, text};
 use serde_json::json;
 
 #[tokio::test]
@@ -41,21 +42,86 @@ async fn a_checkpoint_stands_for_the_commits_before_it() {
 }
 
 #[tokio::test]
-async fn gaps_and_unread_checkpoints_are_named() {
+async fn gaps_and_damage_are_named() {
     let kit = TableKit::new().await;
     assert!(matches!(load(&*kit.world.objects, &kit.root, None).await, Err(SnapshotError::NoTable(_))));
     kit.log(0, &kit.creation()).await;
     kit.log(2, &[add_line("a.parquet", 10)]).await;
-    let error = load(&*kit.world.objects, &kit.root, None).await.unwrap_err();
-    assert_eq!(error, SnapshotError::LogGap { missing: Version(1), wanted: Version(2) });
+    let gap = SnapshotError::LogGap { missing: Version(1), wanted: Version(2) };
+    assert_eq!(load(&*kit.world.objects, &kit.root, None).await.unwrap_err(), gap);
+    // A part is missing: the checkpoint does not count.
     kit.put("_delta_log/00000000000000000001.checkpoint.0000000001.0000000002.parquet", b"x").await;
-    let error = load(&*kit.world.objects, &kit.root, None).await.unwrap_err();
-    assert!(matches!(error, SnapshotError::UnsupportedCheckpoint { kind: "multi-part", .. }), "{error}");
-    kit.put("_delta_log/00000000000000000002.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet", b"x").await;
-    let error = load(&*kit.world.objects, &kit.root, None).await.unwrap_err();
-    assert!(matches!(error, SnapshotError::UnsupportedCheckpoint { kind: "V2", .. }), "{error}");
-    kit.put("_delta_log/00000000000000000002.checkpoint.parquet", b"PAR1 not parquet").await;
-    assert!(matches!(load(&*kit.world.objects, &kit.root, None).await, Err(SnapshotError::Damaged { .. })));
+    assert_eq!(load(&*kit.world.objects, &kit.root, None).await.unwrap_err(), gap);
+    for name in [
+        "00000000000000000002.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.parquet",
+        "00000000000000000002.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a12.json",
+        "00000000000000000002.checkpoint.parquet",
+    ] {
+        kit.put(&format!("_delta_log/{name}"), b"PAR1 neither Parquet nor JSON").await;
+        let error = load(&*kit.world.objects, &kit.root, None).await.unwrap_err();
+        assert!(matches!(&error, SnapshotError::Damaged { at, .. } if at.key.ends_with(name)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn sidecars_are_found_or_missed() {
+    let kit = TableKit::new().await;
+    kit.log(0, &kit.creation()).await;
+    kit.log(1, &[add_line("a.parquet", 10)]).await;
+    let plain = load(&*kit.world.objects, &kit.root, None).await.unwrap();
+    let main = |path: &str, size: usize| {
+        let (mut lines, _) = action_lines(&plain);
+        lines.push(json!({"sidecar": {"path": path, "sizeInBytes": size, "modificationTime": 1}}));
+        text(&lines)
+    };
+    kit.checkpoint_as(&plain, Form::Sidecars(MainFile::Json, 1)).await;
+    let name = "00000000-0000-0000-0000-000000000000.parquet";
+    let bytes = kit.get(&log_key(&kit.root, &format!("_sidecars/{name}"))).await.unwrap();
+    let at = format!("_delta_log/00000000000000000001.checkpoint.{}.json", uuid::Uuid::from_u128(77));
+    for (path, size, expected) in [
+        (name.to_owned(), bytes.len(), ""),
+        (format!("s3://lake/wh/t/_delta_log/_sidecars/{name}"), bytes.len(), ""),
+        (name.to_owned(), bytes.len() + 1, "the object has"),
+        ("other.parquet".to_owned(), 10, "gone"),
+        ("../x.parquet".to_owned(), 10, "segment"),
+        ("s3://lake/wh/u/_delta_log/_sidecars/x.parquet".to_owned(), 10, "outside"),
+    ] {
+        kit.put(&at, main(&path, size).as_bytes()).await;
+        match load(&*kit.world.objects, &kit.root, None).await {
+            Ok(found) => assert_eq!((found, expected), (plain.clone(), ""), "{path}"),
+            Err(error) => assert!(!expected.is_empty() && error.to_string().contains(expected), "{path}: {error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_hint_saves_listings_and_is_not_believed() {
+    let kit = TableKit::new().await;
+    kit.log(0, &kit.creation()).await;
+    for version in 1..1_100 {
+        kit.log(version, &[json!({"txn": {"appId": "a", "version": version}})]).await;
+    }
+    let objects = &*kit.world.objects;
+    let whole = load(objects, &kit.root, None).await.unwrap();
+    let early = load(objects, &kit.root, Some(Version(1_050))).await.unwrap();
+    kit.checkpoint(&early).await;
+    for (hint, at, gets) in [
+        ("{\"version\":1050}", None, 1 + 1 + 49),
+        ("{\"version\":1050}", Some(Version(1_060)), 1 + 1 + 10),
+        // Stale, absurd, or of no use.
+        ("{\"version\":1090}", None, 1 + 1 + 49),
+        ("{\"version\":-4}", None, 1 + 1 + 49),
+        ("[", None, 1 + 1 + 49),
+        ("{\"version\":1050}", Some(Version(7)), 1 + 8),
+    ] {
+        kit.put("_delta_log/_last_checkpoint", hint.as_bytes()).await;
+        let before = objects.object_usage();
+        let found = load(objects, &kit.root, at).await.unwrap();
+        let used = objects.object_usage().since(&before);
+        assert_eq!(used.gets, gets, "{hint} {at:?}");
+        assert!((2..=4).contains(&used.lists), "{hint} {at:?}: {}", used.lists);
+        assert_eq!(found.app_ids.get("a"), Some(&at.unwrap_or(whole.version).0));
+    }
 }
 
 #[tokio::test]

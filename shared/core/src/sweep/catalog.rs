@@ -185,7 +185,7 @@ mod tests {
     #[tokio::test]
     async fn tables_of_the_catalog() {
         let world = MemoryWorld::new(1_790_000_000_000);
-        let app = App { ports: world.ports.clone(), settings: Settings::default() };
+        let app = App::new(world.ports.clone(), Settings::default());
         let object = |json: serde_json::Value| json.as_object().unwrap().clone();
         create_database(&app.ports, object(json!({"Name": "Db"}))).await.unwrap();
         for (name, location) in [("outer", "s3://b/wh"), ("T", "s3a://b/wh/t/"), ("inner", "s3://b/wh/t/x")] {

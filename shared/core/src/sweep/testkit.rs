@@ -36,7 +36,7 @@ pub fn at(key: &str) -> ObjectKey {
 impl Lake {
     pub fn new() -> Self {
         let world = MemoryWorld::new(START_MS);
-        let app = App { ports: world.ports.clone(), settings: Settings::default() };
+        let app = App::new(world.ports.clone(), Settings::default());
         Self { world, app, directory: Arc::default() }
     }
 

@@ -50,8 +50,14 @@ impl Kit {
     /// No table yet.
     pub async fn empty() -> Kit {
         let table = TableKit::new().await;
-        let app = App { ports: table.world.ports.clone(), settings: Settings::default() };
+        let app = App::new(table.world.ports.clone(), Settings::default());
         Kit { table, app, sink: Arc::default() }
+    }
+
+    /// Another process on the same world: it remembers nothing.
+    pub fn cold(&self) -> Kit {
+        let app = App::new(self.app.ports.clone(), self.app.settings.clone());
+        Kit { app, ..self.clone() }
     }
 
     /// A table at version 0, unpartitioned, with the given properties.

@@ -1,6 +1,6 @@
-mod kit;
-
 mod conflicts;
 mod crashes;
 mod flow;
 mod hostile;
+mod kit;
+mod state;

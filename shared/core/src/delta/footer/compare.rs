@@ -35,18 +35,20 @@ const DUPLICATES: &str = "DELTA_DUPLICATE_COLUMNS_FOUND.DUPLICATE_COLUMNS";
 /// Problems named of one file; a file that is wrong altogether would name hundreds.
 const PROBLEMS_MAX: usize = 20;
 
-/// Compares a file's schema and null counts with the table's schema. Partition columns may be in the file or not.
+/// Compares a file's schema and null counts with the table's schema. Partition columns may be in the file or not; `extras`
+/// are columns that the table does not have and its files may have.
 pub fn check_footer(
     metadata: &ParquetMetaData,
     schema: &Schema,
     partition_columns: &[String],
-    has_change_feed: bool,
+    extras: &[&str],
 ) -> FooterCheck {
     let mut comparison = Comparison::default();
     let root = metadata.file_metadata().schema();
     comparison.fields("", root.get_fields(), &schema.fields, &|name| {
-        partition_columns.iter().any(|column| column == name) || (has_change_feed && name == "_change_type")
+        partition_columns.iter().any(|column| column == name) || extras.contains(&name)
     });
+    comparison.extras(root.get_fields(), extras);
     if comparison.out.problems.is_empty() {
         comparison.out.problems = check_nulls(metadata, schema, partition_columns);
     }
@@ -75,6 +77,17 @@ impl Comparison {
             message: text.0,
             advice: text.1,
         });
+    }
+
+    /// Extra columns hold row ids or commit versions, but for the one that tells the kind of a change.
+    fn extras(&mut self, found: &[std::sync::Arc<Type>], extras: &[&str]) {
+        for one in found.iter().filter(|one| extras.contains(&one.name()) && one.name() != "_change_type") {
+            if !one.is_primitive() || one.get_physical_type() != parquet::basic::Type::INT64 {
+                let text = format!("`{}` holds row ids or commit versions, and is no 64-bit integer", one.name());
+                let types = (Some("long".to_owned()), None);
+                self.problem(MISMATCH, one.name(), types, (text, "write row ids as INT64"));
+            }
+        }
     }
 
     /// Fields of one struct; `may_differ` names columns that need not be in the file, or not in the table.

@@ -6,7 +6,7 @@ mod nulls;
 mod read;
 
 pub use compare::{FooterCheck, SchemaProblem, check_footer};
-pub use read::{FOOTER_MAX_BYTES, Footer, FooterError, read_footer};
+pub use read::{FOOTER_MAX_BYTES, Footer, FooterError, read_footer, read_footer_and_tail};
 
 #[cfg(test)]
 mod tests;

@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use parquet::file::metadata::{FooterTail, ParquetMetaData, ParquetMetaDataReader};
 use thiserror::Error;
 
@@ -43,7 +44,17 @@ pub async fn read_footer(
     at: &ObjectKey,
     expected_bytes: u64,
 ) -> Result<Footer, FooterError> {
-    let first = get(objects, at, ByteRange::Suffix { length: FIRST_READ_BYTES }, None).await?;
+    read_footer_and_tail(objects, at, expected_bytes, FIRST_READ_BYTES).await.map(|(footer, _)| footer)
+}
+
+/// The same, with the end of the file as it was read at first: `first_bytes` of it, or all of a smaller file.
+pub async fn read_footer_and_tail(
+    objects: &dyn ReadObjects,
+    at: &ObjectKey,
+    expected_bytes: u64,
+    first_bytes: u64,
+) -> Result<(Footer, Bytes), FooterError> {
+    let first = get(objects, at, ByteRange::Suffix { length: first_bytes }, None).await?;
     let size_bytes = first.meta.size_bytes;
     if size_bytes != expected_bytes {
         return Err(FooterError::Size { expected_bytes, found_bytes: size_bytes });
@@ -66,7 +77,7 @@ pub async fn read_footer(
     }
     let held = u64::try_from(first.bytes.len()).unwrap_or(0);
     let end = if needed <= held {
-        first.bytes
+        first.bytes.clone()
     } else {
         get(objects, at, ByteRange::Suffix { length: needed }, Some(&first.meta.etag)).await?.bytes
     };
@@ -76,7 +87,7 @@ pub async fn read_footer(
     let encoded = end.get(start..stop).unwrap_or_default();
     let metadata =
         ParquetMetaDataReader::decode_metadata(encoded).map_err(|error| FooterError::NotParquet(error.to_string()))?;
-    Ok(Footer { metadata, size_bytes, etag: first.meta.etag })
+    Ok((Footer { metadata, size_bytes, etag: first.meta.etag }, first.bytes))
 }
 
 fn last_bytes(bytes: &[u8]) -> Option<[u8; 8]> {

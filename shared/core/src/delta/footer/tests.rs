@@ -17,7 +17,7 @@ async fn check(message: &str, rows: &[Value], schema: &Schema) -> FooterCheck {
     let bytes = parquet_rows(message, rows);
     kit.put("a.parquet", &bytes).await;
     let footer = read_footer(&*kit.world.objects, &kit.root.object("a.parquet"), bytes.len() as u64).await.unwrap();
-    check_footer(&footer.metadata, schema, &["p".to_owned()], false)
+    check_footer(&footer.metadata, schema, &["p".to_owned()], &["_row_id"])
 }
 
 #[tokio::test]
@@ -170,5 +170,20 @@ async fn one_request_for_a_small_footer_two_for_a_large_one() {
         let before = kit.world.ports.objects.object_usage();
         read_footer(&*kit.world.objects, &kit.root.object(name), bytes.len() as u64).await.unwrap();
         assert_eq!(kit.world.ports.objects.object_usage().since(&before).gets, gets, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn extra_columns_are_long_where_they_hold_row_ids() {
+    let schema = schema_of(&[("id", json!("long"), false)]);
+    for (column, fits) in [
+        ("optional int64 _row_id;", true),
+        ("optional int32 _row_id;", false),
+        ("optional binary _row_id (STRING);", false),
+        ("optional int64 _row_version;", false),
+    ] {
+        let message = format!("message m {{ required int64 id; {column} }}");
+        let check = check(&message, &[json!({"id": 1})], &schema).await;
+        assert_eq!(check.problems.is_empty(), fits, "{column}: {:?}", check.problems);
     }
 }

@@ -1,18 +1,20 @@
 //! Delta tables made by hand, for tests.
 
+mod checkpoints;
 mod shred;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::log::{StagedKey, Version, checkpoint_key, commit_key};
+use super::log::{StagedKey, Version, commit_key};
 use super::snapshot::Snapshot;
 use crate::location::Location;
 use crate::store::memory::MemoryWorld;
 use crate::store::{ETag, GetOptions, ObjectKey, Objects, PutOptions, ReadObjects};
 
-pub(crate) use shred::parquet_rows;
+pub(crate) use checkpoints::{Form, action_lines};
+pub(crate) use shred::{parquet_pages, parquet_rows};
 
 /// 2026-01-01.
 pub(crate) const NOW_MS: i64 = 1_767_225_600_000;
@@ -83,9 +85,7 @@ impl TableKit {
     }
 
     pub async fn checkpoint(&self, snapshot: &Snapshot) {
-        let bytes = parquet_rows(CHECKPOINT, &checkpoint_rows(snapshot));
-        let at = checkpoint_key(&self.root, snapshot.version);
-        self.world.objects.put(&at, bytes.into(), &PutOptions::default()).await.unwrap();
+        self.checkpoint_as(snapshot, Form::Classic).await;
     }
 }
 
@@ -123,36 +123,4 @@ pub(crate) fn remove_line(path: &str, deletion_timestamp: i64) -> Value {
 /// A commitInfo as deltalake writes it for an append.
 pub(crate) fn append_info() -> Value {
     json!({"commitInfo": {"timestamp": 1, "operation": "WRITE", "operationParameters": {"mode": "Append", "partitionBy": "[]"}}})
-}
-
-const CHECKPOINT: &str = "message spark_schema {
-    optional group txn { optional binary appId (STRING); optional int64 version; }
-    optional group add { optional binary path (STRING);
-        optional group partitionValues (MAP) { repeated group key_value { required binary key (STRING); optional binary value (STRING); } }
-        optional int64 size; optional int64 modificationTime; optional boolean dataChange; optional binary stats (STRING);
-        optional group stats_parsed { optional int64 numRecords; } }
-    optional group remove { optional binary path (STRING); optional int64 deletionTimestamp; optional boolean dataChange; }
-    optional group metaData { optional binary id (STRING); optional binary schemaString (STRING);
-        optional group partitionColumns (LIST) { repeated group list { optional binary element (STRING); } }
-        optional group configuration (MAP) { repeated group key_value { required binary key (STRING); optional binary value (STRING); } } }
-    optional group protocol { optional int32 minReaderVersion; optional int32 minWriterVersion; }
-}";
-
-fn checkpoint_rows(snapshot: &Snapshot) -> Vec<Value> {
-    let mut rows = vec![
-        json!({"protocol": {"minReaderVersion": snapshot.protocol.min_reader_version, "minWriterVersion": snapshot.protocol.min_writer_version}}),
-        json!({"metaData": {"id": snapshot.metadata.id, "schemaString": snapshot.metadata.schema_string,
-            "partitionColumns": snapshot.metadata.partition_columns, "configuration": snapshot.metadata.configuration}}),
-    ];
-    rows.extend(snapshot.app_ids.iter().map(|(app_id, version)| json!({"txn": {"appId": app_id, "version": version}})));
-    for add in snapshot.live.values() {
-        rows.push(json!({"add": {"path": add.path, "partitionValues": add.partition_values, "size": add.size,
-            "modificationTime": add.modification_time, "dataChange": add.data_change, "stats": add.stats,
-            "stats_parsed": {"numRecords": 1}}}));
-    }
-    for remove in snapshot.tombstones.values() {
-        rows.push(json!({"remove": {"path": remove.path, "deletionTimestamp": remove.deletion_timestamp,
-            "dataChange": remove.data_change}}));
-    }
-    rows
 }

@@ -23,31 +23,40 @@ type Leaves = BTreeMap<String, Leaf>;
 
 /// A Parquet file of `rows`. LIST groups take arrays, MAP groups objects.
 pub(crate) fn parquet_rows(message: &str, rows: &[Value]) -> Vec<u8> {
+    parquet_pages(message, rows, usize::MAX, WriterProperties::default())
+}
+
+/// The same, in row groups of `group_rows`.
+pub(crate) fn parquet_pages(message: &str, rows: &[Value], group_rows: usize, properties: WriterProperties) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(message).unwrap());
-    let mut leaves = Leaves::new();
-    for row in rows {
-        for field in schema.get_fields() {
-            shred(field, row.get(field.name()).unwrap_or(&Value::Null), (0, 0, 0), "", &mut leaves);
-        }
-    }
     let mut out = Vec::new();
-    let mut writer = SerializedFileWriter::new(&mut out, schema, Arc::new(WriterProperties::default())).unwrap();
-    let mut group = writer.next_row_group().unwrap();
-    while let Some(mut column) = group.next_column().unwrap() {
-        let path = match column.untyped() {
-            ColumnWriter::BoolColumnWriter(w) => w.get_descriptor().path().string(),
-            ColumnWriter::Int32ColumnWriter(w) => w.get_descriptor().path().string(),
-            ColumnWriter::Int64ColumnWriter(w) => w.get_descriptor().path().string(),
-            ColumnWriter::Int96ColumnWriter(w) => w.get_descriptor().path().string(),
-            ColumnWriter::FloatColumnWriter(w) => w.get_descriptor().path().string(),
-            ColumnWriter::DoubleColumnWriter(w) => w.get_descriptor().path().string(),
-            ColumnWriter::ByteArrayColumnWriter(w) => w.get_descriptor().path().string(),
-            ColumnWriter::FixedLenByteArrayColumnWriter(w) => w.get_descriptor().path().string(),
-        };
-        write(column.untyped(), leaves.get(&path).unwrap_or(&Leaf::default()));
-        column.close().unwrap();
+    let mut writer = SerializedFileWriter::new(&mut out, schema.clone(), Arc::new(properties)).unwrap();
+    let no_rows: [&[Value]; 1] = [&[]];
+    let chunks: Vec<&[Value]> = if rows.is_empty() { no_rows.to_vec() } else { rows.chunks(group_rows).collect() };
+    for rows in chunks {
+        let mut leaves = Leaves::new();
+        for row in rows {
+            for field in schema.get_fields() {
+                shred(field, row.get(field.name()).unwrap_or(&Value::Null), (0, 0, 0), "", &mut leaves);
+            }
+        }
+        let mut group = writer.next_row_group().unwrap();
+        while let Some(mut column) = group.next_column().unwrap() {
+            let path = match column.untyped() {
+                ColumnWriter::BoolColumnWriter(w) => w.get_descriptor().path().string(),
+                ColumnWriter::Int32ColumnWriter(w) => w.get_descriptor().path().string(),
+                ColumnWriter::Int64ColumnWriter(w) => w.get_descriptor().path().string(),
+                ColumnWriter::Int96ColumnWriter(w) => w.get_descriptor().path().string(),
+                ColumnWriter::FloatColumnWriter(w) => w.get_descriptor().path().string(),
+                ColumnWriter::DoubleColumnWriter(w) => w.get_descriptor().path().string(),
+                ColumnWriter::ByteArrayColumnWriter(w) => w.get_descriptor().path().string(),
+                ColumnWriter::FixedLenByteArrayColumnWriter(w) => w.get_descriptor().path().string(),
+            };
+            write(column.untyped(), leaves.get(&path).unwrap_or(&Leaf::default()));
+            column.close().unwrap();
+        }
+        group.close().unwrap();
     }
-    group.close().unwrap();
     writer.close().unwrap();
     out
 }

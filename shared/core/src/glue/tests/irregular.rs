@@ -247,7 +247,7 @@ async fn a_reader_that_begins_after_an_irregular_write_sees_it() {
         wire.create(&["1", "1"]).await;
         let items = Arc::new(Unsteady::new(wire.world.items.clone(), seed, 25));
         let ports = Ports { items, ..wire.world.ports.clone() };
-        let wire = Wire { world: wire.world.clone(), app: App { ports, settings: wire.app.settings.clone() } };
+        let wire = Wire { world: wire.world.clone(), app: App::new(ports, wire.app.settings.clone()) };
         let value = if seed % 2 == 0 { "01" } else { "x" };
         let is_told = Arc::new(AtomicBool::new(false));
         let writer = {

@@ -42,7 +42,7 @@ pub(super) struct Wire {
 impl Wire {
     pub(super) fn new() -> Self {
         let world = MemoryWorld::new(NOW_MS);
-        let app = App { ports: world.ports.clone(), settings: Settings::default() };
+        let app = App::new(world.ports.clone(), Settings::default());
         Self { world, app }
     }
 

@@ -99,7 +99,6 @@ impl From<SnapshotError> for SweepError {
             SnapshotError::NoTable(_) | SnapshotError::LogGap { .. } | SnapshotError::NoMetadata(_) => {
                 RefusalReason::MetadataIncomplete
             }
-            SnapshotError::UnsupportedCheckpoint { .. } => RefusalReason::UnsupportedFeature,
             SnapshotError::Damaged { .. } | SnapshotError::TooLarge { .. } => RefusalReason::MetadataUnreadable,
             SnapshotError::Path { .. } => RefusalReason::UnresolvedPath,
             SnapshotError::Store(error) => return error.clone().into(),
@@ -280,8 +279,8 @@ impl<'a> DeltaSource<'a> {
         })?;
         let checkpoint = listing.entries.iter().filter_map(|entry| match entry.name {
             LogName::ClassicCheckpoint(version)
-            | LogName::MultiPartCheckpoint(version)
-            | LogName::V2Checkpoint(version) => Some(version),
+            | LogName::MultiPartCheckpoint { version, .. }
+            | LogName::V2Checkpoint { version, .. } => Some(version),
             _ => None,
         });
         let metadata = &snapshot.metadata;

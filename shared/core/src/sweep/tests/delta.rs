@@ -210,7 +210,12 @@ async fn logs_with_gaps_and_commits_that_cannot_be_read() {
     for (reason, text, path) in [
         (RefusalReason::MetadataIncomplete, "missing", "_delta_log/00000000000000000002.json"),
         (RefusalReason::MetadataUnreadable, "line", "_delta_log/00000000000000000001.json"),
-        (RefusalReason::UnsupportedFeature, "multi-part", "_delta_log/00000000000000000003.checkpoint.1.2.parquet"),
+        (RefusalReason::MetadataUnreadable, "checkpoint", "_delta_log/00000000000000000000.checkpoint.parquet"),
+        (
+            RefusalReason::MetadataIncomplete,
+            "commit 1 is missing",
+            "_delta_log/00000000000000000003.checkpoint.0000000001.0000000002.parquet",
+        ),
         (
             RefusalReason::PendingUnreadable,
             "no verdict",
@@ -219,7 +224,7 @@ async fn logs_with_gaps_and_commits_that_cannot_be_read() {
     ] {
         let lake = Lake::new();
         table(&lake, json!({})).await;
-        if text == "multi-part" {
+        if text == "commit 1 is missing" {
             lake.put("wh/t/_delta_log/00000000000000000004.json", "{}").await;
         }
         lake.put(&format!("wh/t/{path}"), "{\"add\": {").await;

@@ -118,3 +118,70 @@ fn codecs_of_pythons_own_libraries() {
         assert_eq!(read(codec), plain, "{codec}");
     }
 }
+
+/// Every file below a folder, relative.
+fn files_below(folder: &Path, under: &str, found: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder.join(under)).unwrap() {
+        let entry = entry.unwrap();
+        let relative = format!("{under}{}", entry.file_name().to_str().unwrap());
+        match entry.file_type().unwrap().is_dir() {
+            true => files_below(folder, &format!("{relative}/"), found),
+            false => found.push(relative),
+        }
+    }
+}
+
+#[tokio::test]
+async fn logs_of_other_writers_with_checkpoints_and_vectors() {
+    for name in ["deltalake", "deltalake-v2", "sail"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/delta").join(name);
+        let mut files = Vec::new();
+        files_below(&folder, "", &mut files);
+        files.sort();
+        let lake = Lake::new();
+        lake.world.clock.advance_ms(MADE_MS - START_MS);
+        lake.register("t", "wh/t", &[("spark.sql.sources.provider", "delta")]);
+        lake.optimize("t", json!({})).await;
+        advance(&lake.world.clock, 1);
+        // By the commits alone, which are all there; a vector is known by its folder, since each has one of its own.
+        let (mut live, mut all) = (std::collections::BTreeMap::new(), BTreeSet::new());
+        for file in &files {
+            lake.put(&format!("wh/t/{file}"), std::fs::read(folder.join(file)).unwrap()).await;
+            if !(file.starts_with("_delta_log/") && file.ends_with(".json")) {
+                continue;
+            }
+            let text = std::fs::read_to_string(folder.join(file)).unwrap();
+            let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            lines.sort_by_key(|line| line.get("add").is_some());
+            for line in &lines {
+                for kind in ["remove", "add"] {
+                    let Some(path) = line[kind]["path"].as_str() else { continue };
+                    all.insert(path.to_owned());
+                    live.remove(path);
+                    if kind == "add" {
+                        let vector = line[kind]["deletionVector"]["pathOrInlineDv"].as_str().unwrap_or_default();
+                        live.insert(path.to_owned(), vector.get(..2).unwrap_or("none").to_owned());
+                    }
+                }
+            }
+        }
+        all.insert("part-00000-planted-c000.snappy.parquet".to_owned());
+        for path in &all {
+            lake.put(&format!("wh/t/{path}"), "x").await;
+        }
+        let vectors: Vec<&String> = files.iter().filter(|file| file.ends_with(".bin")).collect();
+        let dead_vectors = vectors.iter().filter(|file| !live.values().any(|folder| file.starts_with(folder.as_str())));
+        let dead: BTreeSet<String> = all
+            .iter()
+            .filter(|path| !live.contains_key(*path))
+            .chain(dead_vectors.copied())
+            .map(|path| format!("wh/t/{path}"))
+            .collect();
+        lake.days(4);
+        let (record, gone) = lake.gone().await;
+        assert_eq!((record.state, gone.len()), (RunState::Completed, 0), "{name}: {:?}", record.error);
+        lake.days(4);
+        let (record, gone) = lake.gone().await;
+        assert_eq!((record.state, gone), (RunState::Completed, dead), "{name}: {:?}", record.error);
+    }
+}

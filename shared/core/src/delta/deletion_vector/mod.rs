@@ -1,0 +1,296 @@
+//! Deletion vectors: which rows of a file are deleted. Where their bytes are, what they say, and whether they are what an
+//! action claims of them.
+//!
+//! A file of vectors holds a version byte (1) and then, for each vector, the length of its payload (big-endian), the
+//! payload, and its CRC-32 (big-endian). A descriptor's `offset` points at the length, `sizeInBytes` is that length.
+
+mod rows;
+mod z85;
+
+use bytes::Bytes;
+use thiserror::Error;
+use uuid::Uuid;
+
+pub use rows::{CONTAINERS_MAX, RowSet, RowsError};
+
+use super::DeletionVector;
+use super::path::{PathError, Reach, resolve, resolve_plain};
+use crate::location::Location;
+use crate::store::{
+    ByteRange, GetOptions, ObjectError, ObjectKey, Objects, PutCondition, PutOptions, ReadObjects, StoreError,
+};
+
+/// Largest payload that is read: half a billion rows deleted without any order.
+pub const PAYLOAD_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// Files begin with this byte.
+const FILE_VERSION: u8 = 1;
+/// Where the first vector of a file lies; also that of a descriptor without an offset.
+const FIRST_OFFSET: u64 = 1;
+/// Length before the payload, checksum behind it.
+const FRAME_BYTES: u64 = 8;
+/// Z85 letters of the 16 bytes of a UUID.
+const UUID_LETTERS: usize = 20;
+
+/// A vector is not what its descriptor says, or cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum VectorError {
+    #[error("the storage type `{0}` is not known (u, p, i and r are)")]
+    StorageType(String),
+    #[error("the descriptor is malformed: {0}")]
+    Descriptor(String),
+    #[error(transparent)]
+    Path(#[from] PathError),
+    #[error("statistics with numRecords are needed beside a deletion vector")]
+    MissingNumRecords,
+    #[error("there is no such object: {0}")]
+    Missing(ObjectKey),
+    #[error("sizeInBytes is {0}; at most {PAYLOAD_MAX_BYTES} are read")]
+    TooLarge(u64),
+    #[error("sizeInBytes is {expected}, the vector has {found}")]
+    Size { expected: u64, found: u64 },
+    #[error("the CRC-32 of the vector is {found:08x}, the file says {expected:08x}")]
+    Checksum { expected: u32, found: u32 },
+    #[error("the vector is malformed: {0}")]
+    Rows(#[from] RowsError),
+    #[error("cardinality is {expected}, the vector deletes {found} rows")]
+    Cardinality { expected: i64, found: u64 },
+    #[error("the vector deletes row {row} of a file that has {num_records} rows")]
+    RowIndex { row: u64, num_records: u64 },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl VectorError {
+    /// Delta's error class, or one of ours where Delta has none.
+    pub fn class(&self) -> &'static str {
+        match self {
+            VectorError::MissingNumRecords => "DELTA_DELETION_VECTOR_MISSING_NUM_RECORDS",
+            VectorError::Size { .. } => "DELTA_DELETION_VECTOR_SIZE_MISMATCH",
+            VectorError::Checksum { .. } => "DELTA_DELETION_VECTOR_CHECKSUM_MISMATCH",
+            VectorError::Cardinality { .. } => "DELTA_DELETION_VECTOR_CARDINALITY_MISMATCH",
+            VectorError::RowIndex { .. } => "DELTA_DELETION_VECTOR_INVALID_ROW_INDEX",
+            VectorError::Missing(_) => "DELTA_FILE_NOT_FOUND_DETAILED",
+            VectorError::StorageType(_) | VectorError::Descriptor(_) | VectorError::Path(_) => {
+                "LAKEWARDEN_DELETION_VECTOR_DESCRIPTOR"
+            }
+            VectorError::TooLarge(_) | VectorError::Rows(_) | VectorError::Store(_) => {
+                "LAKEWARDEN_DELETION_VECTOR_UNREADABLE"
+            }
+        }
+    }
+
+    /// Reason code of a refusal.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            VectorError::MissingNumRecords => "DELETION_VECTOR_NUM_RECORDS",
+            VectorError::Size { .. } => "DELETION_VECTOR_SIZE",
+            VectorError::Checksum { .. } => "DELETION_VECTOR_CHECKSUM",
+            VectorError::Cardinality { .. } => "DELETION_VECTOR_CARDINALITY",
+            VectorError::RowIndex { .. } => "DELETION_VECTOR_ROW_INDEX",
+            VectorError::Missing(_) => "DELETION_VECTOR_MISSING",
+            VectorError::StorageType(_) | VectorError::Descriptor(_) | VectorError::Path(_) => {
+                "DELETION_VECTOR_DESCRIPTOR"
+            }
+            VectorError::TooLarge(_) => "DELETION_VECTOR_TOO_LARGE",
+            VectorError::Rows(_) | VectorError::Store(_) => "DELETION_VECTOR_UNREADABLE",
+        }
+    }
+}
+
+/// Where a vector's payload is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    Inline(Bytes),
+    /// In a file, framed; `offset` is that of the length before it.
+    File {
+        at: ObjectKey,
+        offset: u64,
+    },
+}
+
+/// Where a descriptor says that its vector is. Reads nothing.
+pub fn locate(root: &Location, vector: &DeletionVector, reach: Reach) -> Result<Place, VectorError> {
+    let size_bytes = size_of(vector)?;
+    let text = vector.path_or_inline_dv.as_str();
+    let at = match vector.storage_type.as_str() {
+        "i" => return inline_payload(text, size_bytes).map(Place::Inline),
+        "u" => resolve_plain(root, &relative_path(text)?, reach)?,
+        "p" if !text.contains(':') => {
+            return Err(VectorError::Descriptor(format!("`{text}` is no absolute path, as storage type p demands")));
+        }
+        "p" | "r" => resolve(root, text, reach)?,
+        other => return Err(VectorError::StorageType(other.to_owned())),
+    };
+    let offset = match vector.offset {
+        None => FIRST_OFFSET,
+        Some(offset) => u64::try_from(offset)
+            .ok()
+            .filter(|offset| *offset >= FIRST_OFFSET)
+            .ok_or_else(|| VectorError::Descriptor(format!("offset is {offset}")))?,
+    };
+    Ok(Place::File { at, offset })
+}
+
+fn size_of(vector: &DeletionVector) -> Result<u64, VectorError> {
+    match u64::try_from(vector.size_in_bytes) {
+        Ok(size) if (1..=PAYLOAD_MAX_BYTES).contains(&size) => Ok(size),
+        Ok(0) | Err(_) => Err(VectorError::Descriptor(format!("sizeInBytes is {}", vector.size_in_bytes))),
+        Ok(size) => Err(VectorError::TooLarge(size)),
+    }
+}
+
+/// `deletion_vector_<uuid>.bin`, below the folder that stands before the last 20 letters.
+fn relative_path(text: &str) -> Result<String, VectorError> {
+    let wrong = || VectorError::Descriptor(format!("`{text}` does not end with the Z85 of a UUID"));
+    let at = text.len().checked_sub(UUID_LETTERS).ok_or_else(wrong)?;
+    let (prefix, encoded) = text.split_at_checked(at).ok_or_else(wrong)?;
+    let bytes: [u8; 16] = z85::decode(encoded).and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)?;
+    Ok(path_of(prefix, Uuid::from_bytes(bytes)))
+}
+
+fn path_of(prefix: &str, id: Uuid) -> String {
+    let slash = if prefix.is_empty() { "" } else { "/" };
+    format!("{prefix}{slash}deletion_vector_{id}.bin")
+}
+
+fn inline_payload(text: &str, size_bytes: u64) -> Result<Bytes, VectorError> {
+    let mut bytes =
+        z85::decode(text).ok_or_else(|| VectorError::Descriptor("the inline vector is not Z85".to_owned()))?;
+    let found = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    // Zeros fill the last word up.
+    if size_bytes.div_ceil(4).saturating_mul(4) != found {
+        return Err(VectorError::Size { expected: size_bytes, found });
+    }
+    bytes.truncate(usize::try_from(size_bytes).unwrap_or(usize::MAX));
+    Ok(bytes.into())
+}
+
+/// Reads a vector wherever the log says it is: nothing for inline ones, else one ranged request of `sizeInBytes` + 8
+/// bytes. Size, checksum and cardinality are compared.
+pub async fn read(objects: &dyn ReadObjects, root: &Location, vector: &DeletionVector) -> Result<RowSet, VectorError> {
+    read_within(objects, root, vector, Reach::Anywhere).await
+}
+
+/// Reads a vector of a commit that is not in the log yet, and compares it with all that is claimed of it. It must lie
+/// below the table's root.
+///
+/// `num_records`: rows of the file, deleted ones included.
+pub async fn check(
+    objects: &dyn ReadObjects,
+    root: &Location,
+    vector: &DeletionVector,
+    num_records: Option<u64>,
+) -> Result<RowSet, VectorError> {
+    let num_records = num_records.ok_or(VectorError::MissingNumRecords)?;
+    let rows = read_within(objects, root, vector, Reach::Inside).await?;
+    match rows.max() {
+        Some(row) if row >= num_records => Err(VectorError::RowIndex { row, num_records }),
+        _ => Ok(rows),
+    }
+}
+
+async fn read_within(
+    objects: &dyn ReadObjects,
+    root: &Location,
+    vector: &DeletionVector,
+    reach: Reach,
+) -> Result<RowSet, VectorError> {
+    let payload = match locate(root, vector, reach)? {
+        Place::Inline(payload) => payload,
+        Place::File { at, offset } => read_payload(objects, &at, offset, size_of(vector)?).await?,
+    };
+    let rows = rows::decode(&payload)?;
+    if u64::try_from(vector.cardinality) != Ok(rows.len()) {
+        return Err(VectorError::Cardinality { expected: vector.cardinality, found: rows.len() });
+    }
+    Ok(rows)
+}
+
+async fn read_payload(
+    objects: &dyn ReadObjects,
+    at: &ObjectKey,
+    offset: u64,
+    size_bytes: u64,
+) -> Result<Bytes, VectorError> {
+    let range = ByteRange::From { start: offset, length: size_bytes.saturating_add(FRAME_BYTES) };
+    let bytes = match objects.get(at, &GetOptions { range: Some(range), if_match: None }).await {
+        Ok(object) => object.bytes,
+        Err(ObjectError::NotFound(at)) => return Err(VectorError::Missing(at)),
+        // The file ends before the vector begins.
+        Err(ObjectError::InvalidRange(_)) => return Err(VectorError::Size { expected: size_bytes, found: 0 }),
+        Err(ObjectError::Store(error)) => return Err(error.into()),
+        Err(error) => {
+            return Err(StoreError::new(crate::store::StoreErrorKind::Invalid, "get", error.to_string()).into());
+        }
+    };
+    let word = |from: usize| bytes.get(from..)?.first_chunk::<4>().map(|word| u32::from_be_bytes(*word));
+    let length = word(0).map_or(0, u64::from);
+    if length != size_bytes {
+        return Err(VectorError::Size { expected: size_bytes, found: length });
+    }
+    let end = usize::try_from(size_bytes).unwrap_or(usize::MAX).saturating_add(4);
+    let Some(expected) = word(end) else {
+        let held = u64::try_from(bytes.len()).unwrap_or(0).saturating_sub(FRAME_BYTES);
+        return Err(VectorError::Size { expected: size_bytes, found: held });
+    };
+    let payload = bytes.slice(4..end);
+    let found = crc32(&payload);
+    if found != expected {
+        return Err(VectorError::Checksum { expected, found });
+    }
+    Ok(payload)
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let mut crc = flate2::Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+/// The descriptor of a set, with the set in it.
+pub fn inline(rows: &RowSet) -> DeletionVector {
+    let payload = rows::encode(rows);
+    DeletionVector {
+        storage_type: "i".to_owned(),
+        path_or_inline_dv: z85::encode(&payload),
+        offset: None,
+        size_in_bytes: i64::try_from(payload.len()).unwrap_or(i64::MAX),
+        cardinality: i64::try_from(rows.len()).unwrap_or(i64::MAX),
+    }
+}
+
+/// A file of vectors and their descriptors, in the order of `sets`.
+pub fn encode_file(id: Uuid, sets: &[&RowSet]) -> (Vec<u8>, Vec<DeletionVector>) {
+    let mut file = vec![FILE_VERSION];
+    let mut vectors = Vec::with_capacity(sets.len());
+    for rows in sets {
+        let payload = rows::encode(rows);
+        vectors.push(DeletionVector {
+            storage_type: "u".to_owned(),
+            path_or_inline_dv: z85::encode(id.as_bytes()),
+            offset: Some(i64::try_from(file.len()).unwrap_or(i64::MAX)),
+            size_in_bytes: i64::try_from(payload.len()).unwrap_or(i64::MAX),
+            cardinality: i64::try_from(rows.len()).unwrap_or(i64::MAX),
+        });
+        file.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(u32::MAX).to_be_bytes());
+        file.extend_from_slice(&payload);
+        file.extend_from_slice(&crc32(&payload).to_be_bytes());
+    }
+    (file, vectors)
+}
+
+/// Writes `deletion_vector_<id>.bin` with all sets: one put, which demands that there is no such file.
+pub async fn write(
+    objects: &dyn Objects,
+    root: &Location,
+    id: Uuid,
+    sets: &[&RowSet],
+) -> Result<Vec<DeletionVector>, ObjectError> {
+    let (file, vectors) = encode_file(id, sets);
+    let options = PutOptions { condition: PutCondition::Absent, ..PutOptions::default() };
+    objects.put(&root.object(&path_of("", id)), file.into(), &options).await?;
+    Ok(vectors)
+}
+
+#[cfg(test)]
+mod tests;
