@@ -117,7 +117,7 @@ def check_queues(template, _root):
         target(dimension["Value"])
         for alarm in of_type(template, "AWS::CloudWatch::Alarm").values()
         if alarm["Properties"]["MetricName"] == "ApproximateNumberOfMessagesVisible"
-        for dimension in alarm["Properties"]["Dimensions"]
+        for dimension in alarm["Properties"].get("Dimensions", [])
     }
     dead_letters = set()
     sources = {}
@@ -156,7 +156,7 @@ def check_alarms(template, _root):
     seen = {
         (alarm["Properties"]["MetricName"], target(dimension["Value"]))
         for alarm in of_type(template, "AWS::CloudWatch::Alarm").values()
-        for dimension in alarm["Properties"]["Dimensions"]
+        for dimension in alarm["Properties"].get("Dimensions", [])
     }
     for name in functions(template):
         for metric in ("Errors", "Throttles"):

@@ -61,6 +61,9 @@ pub struct ServeArgs {
     /// How long changed and deleted partitions are remembered, in hours; 0 keeps no history.
     #[arg(long, value_name = "HOURS", default_value_t = 168)]
     pub history_retention_hours: u32,
+    /// How long verdicts on commits can be read, and staged commits are kept, in hours.
+    #[arg(long, value_name = "HOURS", default_value_t = 720, value_parser = clap::value_parser!(u32).range(24..))]
+    pub verdict_retention_hours: u32,
     /// What UpdatePartition with other Values does: move the partition, or refuse.
     #[arg(long, value_enum, default_value_t)]
     pub partition_moves: Moves,
@@ -70,6 +73,12 @@ pub struct ServeArgs {
     /// Partitions of one table, about.
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub max_partitions_per_table: u64,
+    /// Where the functions find S3, if something stands before the embedded one. For measuring.
+    #[arg(long, value_name = "URL", hide = true)]
+    pub functions_s3_url: Option<String>,
+    /// The same for DynamoDB.
+    #[arg(long, value_name = "URL", hide = true)]
+    pub functions_dynamodb_url: Option<String>,
     /// Also write the endpoints and the key pair to this file, as JSON, once everything answers.
     #[arg(long, value_name = "FILE")]
     pub endpoints_file: Option<PathBuf>,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use lakewarden_core::commit::door::RECEIVES_MAX;
 use lakewarden_core::ports::Deadline;
 use lakewarden_core::store::{Clock, QueueName};
 use serde_json::{Value, json};
@@ -25,8 +26,6 @@ const OUTBOX_BATCH: usize = 100;
 const MESSAGE_BATCH: usize = 10;
 /// How long an empty queue is waited on before the loop looks around.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// Deliveries before a message becomes a dead letter, as in the template.
-const RECEIVES_MOST: u32 = 5;
 /// First and longest pause after a failure.
 const BACK_OFF_FIRST_MS: u64 = 1_000;
 const BACK_OFF_MOST_MS: u64 = 60_000;
@@ -111,7 +110,7 @@ async fn dispatch_batch(shared: &Shared, after: EventId) -> Result<EventId, Stri
     // Read before polling: where nothing is left to hand on, everything up to here has been.
     let newest = shared.objects.newest_event_id();
     let events = shared.objects.poll_events(after, OUTBOX_BATCH).await.map_err(|error| error.to_string())?;
-    for event in events.iter().filter(|event| is_staged_commit(event)) {
+    for event in events.iter().filter(|event| is_for_commits(event)) {
         let body = eventbridge_event(shared, event).to_string();
         let message = Outgoing { body, ..Outgoing::default() };
         shared.queues.send(QueueName::Commits.as_str(), message).await.map_err(|error| error.to_string())?;
@@ -121,11 +120,11 @@ async fn dispatch_batch(shared: &Shared, after: EventId) -> Result<EventId, Stri
     Ok(last)
 }
 
-/// The pattern of the rule in `template.yaml`: Object Created, `*/_delta_log/_staged_commits/*.json`.
-fn is_staged_commit(event: &Event) -> bool {
+/// The pattern of the rule in `template.yaml`: Object Created, `*/_delta_log/*.json` and `*/_delta_log/*.crc`.
+fn is_for_commits(event: &Event) -> bool {
     event.name.starts_with("ObjectCreated:")
-        && event.key.ends_with(".json")
-        && event.key.contains("/_delta_log/_staged_commits/")
+        && (event.key.ends_with(".json") || event.key.ends_with(".crc"))
+        && event.key.contains("/_delta_log/")
 }
 
 /// What EventBridge delivers for an S3 event. Unlike in S3's own notifications the key is not encoded.
@@ -183,7 +182,7 @@ fn function_timeout_ms(queue: QueueName) -> u64 {
 pub fn queue_settings(queue: QueueName) -> QueueSettings {
     QueueSettings {
         visibility_timeout_ms: function_timeout_ms(queue) + 30_000,
-        max_receives: Some(RECEIVES_MOST),
+        max_receives: Some(RECEIVES_MAX),
         delay_ms: 0,
     }
 }

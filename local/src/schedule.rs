@@ -17,14 +17,16 @@ use crate::system::Shared;
 /// As in `template.yaml`.
 const PLANNER_INTERVAL_MS: i64 = 3_600_000;
 const WORKER_INTERVAL_MS: i64 = 3_600_000;
+const COMMITS_INTERVAL_MS: i64 = 3_600_000;
 const TICK: Duration = Duration::from_millis(500);
 const TIMEOUT_MS: i64 = 300_000;
 
-/// When the planner and the worker run next.
+/// When the planner, the worker and the housekeeping of commits run next.
 #[derive(Debug, Default)]
 pub struct Schedule {
     planner_ms: AtomicI64,
     worker_ms: AtomicI64,
+    commits_ms: AtomicI64,
     moved: Notify,
     running: Mutex<()>,
 }
@@ -55,6 +57,11 @@ pub async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
             && let Err(error) = run_worker(&shared).await
         {
             tracing::error!(error, "the catalog worker failed; it runs again in an hour");
+        }
+        if shared.schedule.commits_ms.load(Ordering::SeqCst) <= now_ms
+            && let Err(error) = run_commits(&shared).await
+        {
+            tracing::error!(error, "the housekeeping of commits failed; it runs again in an hour");
         }
         tokio::select! {
             () = shutdown.cancelled() => return,
@@ -104,4 +111,16 @@ async fn run_worker(shared: &Arc<Shared>) -> Result<Value, String> {
         catalog_worker::handle(&shared.app, event, deadline).await.map_err(|error| error.to_string())
     });
     work.await.unwrap_or_else(|error| Err(format!("the worker ended without an answer: {error}")))
+}
+
+async fn run_commits(shared: &Arc<Shared>) -> Result<Value, String> {
+    let next_ms = shared.clock.now_ms().saturating_add(COMMITS_INTERVAL_MS);
+    shared.schedule.commits_ms.store(next_ms, Ordering::SeqCst);
+    let event = scheduled_event(shared, "commit-validator");
+    let shared = shared.clone();
+    let work = tokio::spawn(async move {
+        let deadline = Deadline::in_ms(shared.clock.as_ref() as &dyn Clock, TIMEOUT_MS);
+        commit_validator::handle(&shared.app, event, deadline).await.map_err(|error| error.to_string())
+    });
+    work.await.unwrap_or_else(|error| Err(format!("the housekeeping ended without an answer: {error}")))
 }

@@ -300,11 +300,12 @@ async fn build_app(args: &ServeArgs, endpoints: &Endpoints, clock: Arc<LocalCloc
         region: REGION.to_owned(),
         access_key_id: ACCESS_KEY.to_owned(),
         secret_access_key: SECRET_KEY.to_owned(),
-        dynamodb_url: Some(endpoints.dynamodb.clone()),
-        s3_url: Some(endpoints.s3.clone()),
+        dynamodb_url: args.functions_dynamodb_url.clone().or_else(|| Some(endpoints.dynamodb.clone())),
+        s3_url: args.functions_s3_url.clone().or_else(|| Some(endpoints.s3.clone())),
         sqs_url: Some(endpoints.sqs.clone()),
     });
-    let tables = TableNames::new("lakewarden-");
+    // The log store's writers know the table under its own name.
+    let tables = TableNames::new("lakewarden-").with_delta_log("delta_log");
     lakewarden_aws::create_tables(&clients.dynamodb, &tables, clock.as_ref())
         .await
         .map_err(|error| create(error.to_string()))?;
@@ -321,6 +322,7 @@ async fn build_app(args: &ServeArgs, endpoints: &Endpoints, clock: Arc<LocalCloc
         account_id: args.account_id.clone(),
         region: REGION.to_owned(),
         reports: Location::new("lakewarden-reports", "sweeps"),
+        verdict_retention_ms: i64::from(args.verdict_retention_hours) * 60 * 60 * 1000,
         history_retention_ms: i64::from(args.history_retention_hours) * 60 * 60 * 1000,
         partition_moves: args.partition_moves.into(),
         default_partition: if args.strict_default_partition { Mode::Strict } else { Mode::Lenient },

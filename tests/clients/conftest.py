@@ -9,10 +9,13 @@ import boto3
 import pytest
 from botocore.config import Config
 
+import engines
 import lakewarden_server
 from lakewarden_server import Server
 
 LAKE = "lake"
+# Of writers that claim Delta versions in DynamoDB.
+LOCK_TABLE = "delta_log"
 _numbers = itertools.count(1)
 
 
@@ -123,6 +126,22 @@ class Clients:
 @pytest.fixture(scope="session")
 def clients(server):
     return Clients(server)
+
+
+@pytest.fixture(scope="session")
+def lock_engine(server):
+    """deltalake 1.6.0, which claims versions in DynamoDB."""
+    engine = engines.deltalake_1_6_0(server, LOCK_TABLE)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="session")
+def sail(server):
+    """Sail, which has a Delta implementation of its own."""
+    engine = engines.sail(server)
+    yield engine
+    engine.close()
 
 
 @pytest.fixture

@@ -4,13 +4,22 @@ No writer has a mode for staging commits on plain tables yet. So the table is co
 what it wrote there (data files and one log file) is proposed for the original.
 """
 
+import io
 import json
+import time
 import uuid
 
-from deltalake import DeltaTable, write_deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from conftest import LAKE
 from lakewarden_server import wait_until
+from log_store import versions
+
+
+def rows(*ids, dt="a"):
+    return pa.table({"id": pa.array(ids, pa.int64()), "dt": [dt] * len(ids)})
 
 
 class Proposal:
@@ -52,10 +61,15 @@ class Delta:
         return self.open().version()
 
     def ids(self):
-        return sorted(self.open().to_pyarrow_table()["id"].to_pylist())
+        found = QueryBuilder().register("found", self.open()).execute("SELECT id FROM found").read_all()
+        return sorted(found["id"].to_pylist())
 
     def objects(self):
         return self.clients.objects(self.prefix + "/")
+
+    def log(self):
+        """The versions that the log has, ascending."""
+        return versions(self.clients.s3, f"{self.prefix}/_delta_log/")
 
     def fork(self, change):
         """Lets `change(uri, storage_options)` commit once to a copy; its data files are brought to the original."""
@@ -83,6 +97,26 @@ class Delta:
     def fork_delete(self, predicate):
         return self.fork(lambda uri, opts: DeltaTable(uri, storage_options=opts).delete(predicate))
 
+    def hand_made_append(self, *ids, version=None, dt="a"):
+        """A blind append to the unpartitioned table, written without an engine: many of them are needed."""
+        sink = io.BytesIO()
+        pq.write_table(rows(*ids, dt=dt), sink)
+        path = f"part-{uuid.uuid4()}.parquet"
+        self.clients.s3.put_object(Bucket=LAKE, Key=f"{self.prefix}/{path}", Body=sink.getvalue())
+        bounds = {"numRecords": len(ids), "minValues": {"id": min(ids)}, "maxValues": {"id": max(ids)}, "nullCount": {"id": 0}}
+        info = {"operation": "WRITE", "operationParameters": {"mode": "Append"}, "isBlindAppend": True}
+        add = {
+            "path": path,
+            "partitionValues": {},
+            "size": len(sink.getvalue()),
+            "modificationTime": int(time.time() * 1000),
+            "dataChange": True,
+            "stats": json.dumps(bounds),
+        }
+        actions = [{"commitInfo": info | {"txnId": str(uuid.uuid4())}}, {"add": add}]
+        body = "".join(json.dumps(action) + "\n" for action in actions).encode()
+        return Proposal(self.version() + 1 if version is None else version, body)
+
     def staged_key(self, proposal):
         return f"{self.prefix}/_delta_log/_staged_commits/{proposal.name()}"
 
@@ -91,6 +125,11 @@ class Delta:
         file = tmp_path / proposal.name()
         file.write_bytes(proposal.body())
         self.clients.cli("s3", "cp", str(file), f"s3://{LAKE}/{self.staged_key(proposal)}")
+        return proposal.id
+
+    def put_staged(self, proposal):
+        """The same in one request, where there are many."""
+        self.clients.s3.put_object(Bucket=LAKE, Key=self.staged_key(proposal), Body=proposal.body())
         return proposal.id
 
     def verdict(self, proposal_id, timeout_s=60):

@@ -8,11 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from conftest import LAKE
-from delta import Delta
-
-
-def rows(*ids, dt="a"):
-    return pa.table({"id": pa.array(ids, pa.int64()), "dt": [dt] * len(ids)})
+from delta import Delta, rows
 
 
 @pytest.fixture
@@ -97,8 +93,17 @@ def test_deletes_in_different_partitions_both_land_when_they_say_what_they_read(
     assert (by_day.version(), by_day.ids()) == (2, [])
 
 
+def test_a_delete_is_taken_to_have_read_what_its_recorded_predicate_selects(by_day, tmp_path):
+    first, second = by_day.fork_delete("dt = 'a'"), by_day.fork_delete("dt = 'b' AND id > 0")
+    assert by_day.verdict(by_day.stage(first, tmp_path))["status"] == "committed"
+    verdict = by_day.verdict(by_day.stage(second, tmp_path))
+    assert verdict["status"] == "committed", verdict
+    assert (by_day.version(), by_day.ids()) == (2, [])
+
+
 def test_a_delete_that_does_not_say_what_it_read_is_taken_to_have_read_everything(by_day, tmp_path):
     first, second = by_day.fork_delete("dt = 'a'"), by_day.fork_delete("dt = 'b'")
+    del second.commit_info()["operationParameters"]["predicate"]
     assert by_day.verdict(by_day.stage(first, tmp_path))["status"] == "committed"
     loser = by_day.verdict(by_day.stage(second, tmp_path))
     assert (loser["status"], loser["exception"]) == ("rejected", "ConcurrentDeleteReadException"), loser

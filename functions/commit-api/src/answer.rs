@@ -44,6 +44,7 @@ impl Answer {
                 CommitError::OutOfTime { .. } => "ALLOTTED_TIME_EXCEEDED",
                 CommitError::Fenced { .. } => "FencedBySweep",
                 CommitError::Contended { .. } => "TooMuchContention",
+                CommitError::Leased { .. } => "TableBusy",
                 _ => "StoreUnavailable",
             };
             Answer::error(503, name, error.to_string(), advice)

@@ -1,3 +1,4 @@
+use lakewarden_core::commit::alarm;
 use lakewarden_core::commit::context::Context;
 use lakewarden_core::commit::door::judge_one;
 use lakewarden_core::commit::inline::{self, InlineCommit, InlineError};
@@ -85,7 +86,7 @@ async fn try_propose(app: &App, call: &Call, root: Option<Location>, deadline: D
     };
     let id = request.proposal_id.as_deref().map(parse_id).transpose()?;
     let sink = wiring::partition_sink(app);
-    let ctx = Context { app, deadline, sink: &*sink };
+    let ctx = Context::new(app, deadline, &*sink);
     let staged = match (&request.staged_key, request.actions.is_some()) {
         (Some(key), false) => staged_before(&root, key, id, &request)?,
         (None, true) => stage_now(ctx, root, id, request).await?,
@@ -203,28 +204,61 @@ pub(crate) async fn list(app: &App, call: &Call, root: Option<Location>) -> Answ
     }
 }
 
-async fn try_list(app: &App, call: &Call, root: Option<Location>) -> Result<Answer, Answer> {
+/// What a listing asks for.
+struct Listing<'a> {
+    root: Location,
+    limit: usize,
+    next: Option<&'a str>,
+}
+
+fn listing<'a>(
+    call: &'a Call,
+    root: Option<Location>,
+    most: usize,
+    is_next: fn(&str) -> bool,
+) -> Result<Listing<'a>, Answer> {
     let root = match (root, call.query("location")) {
         (Some(root), _) => root,
         (None, Some(text)) => parse_location(text)?,
-        (None, None) => return Err(invalid("`location` is missing", "GET /v1/commits?location=s3://bucket/path")),
+        (None, None) => return Err(invalid("`location` is missing", "add ?location=s3://bucket/path")),
     };
     let limit = match call.query("limit") {
-        None => proposals::LIST_MAX,
+        None => most,
         Some(text) => text
             .parse()
             .ok()
-            .filter(|limit| (1..=proposals::LIST_MAX).contains(limit))
-            .ok_or_else(|| invalid(format!("limit `{text}`"), "limit is 1 to 100"))?,
+            .filter(|limit| (1..=most).contains(limit))
+            .ok_or_else(|| invalid(format!("limit `{text}`"), &format!("limit is 1 to {most}")))?,
     };
     let next = call.query("next").filter(|next| !next.is_empty());
-    if next.is_some_and(|next| !proposals::is_next(next)) {
+    if next.is_some_and(|next| !is_next(next)) {
         return Err(invalid("`next` is not one that an answer gave", "start again without it"));
     }
+    Ok(Listing { root, limit, next })
+}
+
+async fn try_list(app: &App, call: &Call, root: Option<Location>) -> Result<Answer, Answer> {
+    let asked = listing(call, root, proposals::LIST_MAX, proposals::is_next)?;
     let ports = &app.ports;
-    let page = proposals::of_table(&*ports.items, &*ports.clock, &root, limit, next)
+    let page = proposals::of_table(&*ports.items, &*ports.clock, &asked.root, asked.limit, asked.next)
         .await
         .map_err(|error| Answer::no_verdict(&error, None))?;
     let commits: Vec<Value> = page.proposals.into_iter().map(|proposal| Verdict { proposal }.to_json()).collect();
     Ok(Answer::ok(json!({"commits": commits, "next": page.next})))
+}
+
+/// What others did to a table's log that somebody should look at, latest version first.
+pub(crate) async fn alarms(app: &App, call: &Call, root: Option<Location>) -> Answer {
+    match try_alarms(app, call, root).await {
+        Ok(answer) | Err(answer) => answer,
+    }
+}
+
+async fn try_alarms(app: &App, call: &Call, root: Option<Location>) -> Result<Answer, Answer> {
+    let asked = listing(call, root, alarm::LIST_MAX, alarm::is_next)?;
+    let page = alarm::of_table(&*app.ports.items, &asked.root, asked.limit, asked.next)
+        .await
+        .map_err(|error| Answer::no_verdict(&error, None))?;
+    let alarms: Vec<Value> = page.alarms.iter().map(alarm::Alarm::to_json).collect();
+    Ok(Answer::ok(json!({"alarms": alarms, "next": page.next})))
 }

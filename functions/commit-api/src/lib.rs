@@ -12,7 +12,8 @@ use answer::Answer;
 use request::Call;
 
 const ROUTES: &str = "POST /v1/commits, GET /v1/commits?location=, GET /v1/commits/{proposal_id}, \
-    POST and GET /v1/databases/{database}/tables/{table}/commits";
+    GET /v1/commits/alarms?location=, POST and GET /v1/databases/{database}/tables/{table}/commits, \
+    GET /v1/databases/{database}/tables/{table}/commits/alarms";
 
 /// Answers one request. Never fails: trouble is an answer too.
 pub async fn handle(app: &App, request: ApiGatewayV2httpRequest, deadline: Deadline) -> ApiGatewayV2httpResponse {
@@ -31,6 +32,7 @@ async fn route(app: &App, call: &Call, deadline: Deadline) -> Answer {
     match (&call.method, segments.as_slice()) {
         (&Method::POST, ["v1", "commits"]) => commands::propose(app, call, None, deadline).await,
         (&Method::GET, ["v1", "commits"]) => commands::list(app, call, None).await,
+        (&Method::GET, ["v1", "commits", "alarms"]) => commands::alarms(app, call, None).await,
         (&Method::GET, ["v1", "commits", id]) => commands::get(app, call, id).await,
         (&Method::POST, ["v1", "databases", database, "tables", table, "commits"]) => {
             match commands::locate(app, database, table).await {
@@ -41,6 +43,12 @@ async fn route(app: &App, call: &Call, deadline: Deadline) -> Answer {
         (&Method::GET, ["v1", "databases", database, "tables", table, "commits"]) => {
             match commands::locate(app, database, table).await {
                 Ok(root) => commands::list(app, call, Some(root)).await,
+                Err(answer) => answer,
+            }
+        }
+        (&Method::GET, ["v1", "databases", database, "tables", table, "commits", "alarms"]) => {
+            match commands::locate(app, database, table).await {
+                Ok(root) => commands::alarms(app, call, Some(root)).await,
                 Err(answer) => answer,
             }
         }

@@ -225,3 +225,25 @@ async fn trouble_is_answered_so_that_the_call_can_be_repeated() {
     let (status, verdict) = call(&app, "POST", "/v1/commits", Some(&again)).await;
     assert_eq!((status, &verdict["version"]), (200, &json!(1)));
 }
+
+#[tokio::test]
+async fn alarms_of_a_table_are_listed() {
+    let (world, app) = app();
+    call(&app, "POST", "/v1/commits", Some(&creation())).await;
+    call(&app, "POST", "/v1/commits", Some(&transaction(0, "a"))).await;
+    let path = "/v1/commits/alarms?location=s3://lake/wh/t";
+    assert_eq!(call(&app, "GET", path, None).await, (200, json!({"alarms": [], "next": null})));
+    // Somebody writes over the version that we published.
+    let at = ObjectKey::new("lake", "wh/t/_delta_log/00000000000000000001.json");
+    world.objects.put(&at, Bytes::from_static(b"{}\n"), &PutOptions::default()).await.unwrap();
+    let (status, refused) = call(&app, "POST", "/v1/commits", Some(&transaction(1, "b"))).await;
+    assert_eq!((status, &refused["reason"]), (422, &json!("LOG_REWRITTEN")));
+    let (status, listed) = call(&app, "GET", path, None).await;
+    let alarm = &listed["alarms"][0];
+    assert_eq!((status, &alarm["kind"], &alarm["version"]), (200, &json!("VERSION_REWRITTEN"), &json!(1)));
+    assert_eq!((&alarm["seen"], &listed["next"]), (&json!(1), &json!(null)));
+    let (status, _) = call(&app, "GET", &format!("{path}&next=x"), None).await;
+    assert_eq!(status, 422);
+    let (status, _) = call(&app, "GET", "/v1/commits/alarms", None).await;
+    assert_eq!(status, 422);
+}

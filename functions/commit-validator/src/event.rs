@@ -1,16 +1,23 @@
-//! The events that bring staged commits: S3 notifications, EventBridge events, and SQS batches of either.
+//! The events that bring staged commits and other changes of logs: S3 notifications, EventBridge events, and SQS batches
+//! of either; and the schedule's, which brings housekeeping.
 
-use lakewarden_core::commit::door::Arrival;
+use lakewarden_core::commit::audit::Logged;
+use lakewarden_core::commit::door::{Arrival, RECEIVES_MAX};
 use lakewarden_core::commit::run::Staged;
 use lakewarden_core::delta::log::StagedKey;
+use lakewarden_core::location::Location;
 use lakewarden_core::store::{ETag, ObjectKey};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// What one record asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Record {
     Staged(Arrival),
+    /// A version of a log, or a checksum of one, was put.
+    Logged(Logged),
+    /// What is due from time to time for a table.
+    Housekeeping(Location),
     /// Not ours: another key, a deletion, a test.
     Ignored,
     Malformed {
@@ -23,6 +30,8 @@ pub enum Record {
 pub struct Message {
     pub id: String,
     pub records: Vec<Record>,
+    /// If this delivery fails, the message becomes a dead letter.
+    pub is_last_delivery: bool,
 }
 
 /// An invocation's event.
@@ -30,11 +39,16 @@ pub struct Message {
 pub enum Event {
     Queue(Vec<Message>),
     Direct(Vec<Record>),
+    /// The schedule's tick.
+    Tick,
 }
 
 /// Reads any of the shapes. Nothing in it is trusted to be there.
 pub fn read(event: &Value) -> Event {
     let records = event.get("Records").and_then(Value::as_array);
+    if event.get("detail-type").and_then(Value::as_str) == Some("Scheduled Event") {
+        return Event::Tick;
+    }
     match records {
         Some(records) if records.iter().any(is_queued) => Event::Queue(records.iter().map(message).collect()),
         _ => Event::Direct(notification(event)),
@@ -52,7 +66,10 @@ fn message(record: &Value) -> Message {
         Ok(body) => notification(&body),
         Err(error) => vec![malformed(format!("the message's body is not JSON: {error}"))],
     };
-    Message { id, records }
+    let receives = record.pointer("/attributes/ApproximateReceiveCount").and_then(Value::as_str);
+    let is_last_delivery =
+        receives.and_then(|count| count.parse::<u32>().ok()).is_some_and(|count| count >= RECEIVES_MAX);
+    Message { id, records, is_last_delivery }
 }
 
 /// An S3 notification or an EventBridge event.
@@ -62,6 +79,13 @@ fn notification(event: &Value) -> Vec<Record> {
     }
     if let Some(records) = event.get("Records").and_then(Value::as_array) {
         return records.iter().map(s3_record).collect();
+    }
+    if event.get("kind").and_then(Value::as_str) == Some("housekeeping") {
+        let location = event.get("location").and_then(Value::as_str).unwrap_or_default();
+        return vec![match Location::parse(location) {
+            Ok(root) => Record::Housekeeping(root),
+            Err(error) => malformed(error.to_string()),
+        }];
     }
     if event.get("detail").is_some() {
         return vec![bridge_record(event)];
@@ -87,7 +111,7 @@ fn s3_record(record: &Value) -> Record {
         return malformed(format!("the key `{key}` does not decode to UTF-8"));
     };
     let time = text("/eventTime").unwrap_or_default();
-    arrival(ObjectKey::new(bucket, key), text("/s3/object/eTag"), time)
+    arrival(ObjectKey::new(bucket, key), text("/s3/object/eTag"), time, 0)
 }
 
 /// Keys are literal here.
@@ -99,13 +123,21 @@ fn bridge_record(event: &Value) -> Record {
     let (Some(bucket), Some(key)) = (text("/detail/bucket/name"), text("/detail/object/key")) else {
         return malformed("the event names no bucket or no key".to_owned());
     };
-    arrival(ObjectKey::new(bucket, key), text("/detail/object/etag"), text("/time").unwrap_or_default())
+    let continuations = event.pointer("/detail/continuations").and_then(Value::as_u64);
+    let continuations = u32::try_from(continuations.unwrap_or_default()).unwrap_or(u32::MAX);
+    let time = text("/time").unwrap_or_default();
+    arrival(ObjectKey::new(bucket, key), text("/detail/object/etag"), time, continuations)
 }
 
-fn arrival(at: ObjectKey, etag: Option<&str>, time: &str) -> Record {
-    let Some(key) = StagedKey::parse(&at) else { return Record::Ignored };
+fn arrival(at: ObjectKey, etag: Option<&str>, time: &str, continuations: u32) -> Record {
     let etag = etag.map(|etag| ETag(etag.trim_matches('"').to_owned())).filter(|etag| !etag.0.is_empty());
-    Record::Staged(Arrival { staged: Staged { key, etag }, event_time: time.to_owned() })
+    match StagedKey::parse(&at) {
+        Some(key) => {
+            let arrival = Arrival::new(Staged { key, etag }, time.to_owned());
+            Record::Staged(Arrival { continuations, ..arrival })
+        }
+        None => Logged::parse(&at, etag).map_or(Record::Ignored, Record::Logged),
+    }
 }
 
 #[cfg(test)]
@@ -131,6 +163,8 @@ mod tests {
             .iter()
             .map(|record| match record {
                 Record::Staged(arrival) => arrival.staged.key.key().key,
+                Record::Logged(logged) => format!("logged {}", logged.version),
+                Record::Housekeeping(root) => format!("housekeeping {root}"),
                 Record::Ignored => "ignored".to_owned(),
                 Record::Malformed { .. } => "malformed".to_owned(),
             })
@@ -154,7 +188,11 @@ mod tests {
         for (event, expected) in [
             (json!({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "lake"}), "ignored"),
             (json!({"Records": [s3("ObjectRemoved:Delete", &plain)]}), "ignored"),
-            (json!({"Records": [s3("ObjectCreated:Put", "wh/t/_delta_log/00000000000000000001.json")]}), "ignored"),
+            (json!({"Records": [s3("ObjectCreated:Put", "wh/t/_delta_log/00000000000000000001.json")]}), "logged 1"),
+            (json!({"Records": [s3("ObjectCreated:Put", "wh/t/_delta_log/00000000000000000001.crc")]}), "logged 1"),
+            (json!({"Records": [s3("ObjectCreated:Put", "wh/t/_delta_log/_last_checkpoint")]}), "ignored"),
+            (json!({"schema_version": 1, "kind": "housekeeping", "location": "s3://b/t"}), "housekeeping s3://b/t"),
+            (json!({"schema_version": 1, "kind": "housekeeping", "location": "/t"}), "malformed"),
             (json!({"Records": [s3("ObjectCreated:Put", "%ff")]}), "malformed"),
             (json!({"Records": [{"eventName": "ObjectCreated:Put"}]}), "malformed"),
             (bridge("Object Deleted", &plain), "ignored"),

@@ -1,57 +1,128 @@
-//! Lambda: judges Delta commits that were staged on S3. The laptop calls [`handle`] with the same events.
+//! Lambda: judges Delta commits that were staged on S3, looks at what others put into the logs, and does what is due from
+//! time to time. The laptop calls [`handle`] with the same events.
 
 pub mod event;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
+use lakewarden_core::commit::audit::audit;
 use lakewarden_core::commit::context::Context;
-use lakewarden_core::commit::door::{Arrival, judge_batch};
+use lakewarden_core::commit::door::{Arrival, give_up, go_on_later, judge_batch};
 use lakewarden_core::commit::error::CommitError;
+use lakewarden_core::commit::housekeeping::{self, keep_house};
 use lakewarden_core::commit::run::{Outcome, Staged};
-use lakewarden_core::commit::{sync, wiring};
+use lakewarden_core::commit::{sync, table_list, wiring};
 use lakewarden_core::ports::{App, Deadline};
+use lakewarden_core::store::{QueueName, StoreError};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use event::{Event, Record};
+use event::{Event, Message, Record};
 
-/// A directly invoked event could not be judged completely; the platform invokes it again. Verdicts that were found
-/// are kept, and given again.
+/// An event could not be handled completely; the platform brings it again. Verdicts that were found are kept, and given
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HandlerError {
     #[error("{count} of the event's commits have no verdict yet; the first: {first}")]
     NoVerdict { count: usize, first: String },
+    #[error("the housekeeping of the tables could not be queued: {0}")]
+    Tick(#[from] StoreError),
 }
 
 /// Judges every staged commit of an event. Answers `{"verdicts": […]}`, and for a batch of a queue
-/// `{"batchItemFailures": […]}`: the messages that should come again, because a store was not available, time ran out,
-/// or the catalog did not take the partitions; and those that cannot be read, which end as dead letters where somebody
-/// sees them. The other messages of the batch go on. Records that are not ours are never among them.
+/// `{"batchItemFailures": […]}`: the messages that should come again, because a store was not available or the catalog
+/// did not take the partitions; and those that cannot be read, which end as dead letters where somebody sees them. What
+/// was only slow goes on with a message of its own. The other messages of the batch go on; records that are not ours are
+/// never among the failures. The schedule's event answers `{"queued": n}`.
 pub async fn handle(app: &App, event: Value, deadline: Deadline) -> Result<Value, HandlerError> {
+    let sink = wiring::partition_sink(app);
+    let ctx = Context::new(app, deadline, &*sink);
     match event::read(&event) {
-        Event::Direct(records) => direct(app, &records, deadline).await,
+        Event::Direct(records) => direct(ctx, &records).await,
         Event::Queue(messages) => {
-            let records: Vec<Record> = messages.iter().flat_map(|message| message.records.clone()).collect();
-            let outcomes = judge(app, &records, deadline).await;
-            let again: HashSet<&Staged> =
-                outcomes.iter().filter(|judged| judged.trouble.is_some()).map(|judged| &judged.staged).collect();
-            let failures: Vec<Value> = messages
-                .iter()
-                .filter(|message| {
-                    message.records.iter().any(|record| match record {
-                        Record::Staged(arrival) => again.contains(&arrival.staged),
-                        Record::Malformed { .. } => true,
-                        Record::Ignored => false,
-                    })
-                })
-                .map(|message| json!({"itemIdentifier": message.id}))
-                .collect();
+            let failures: Vec<Value> =
+                queue(ctx, &messages).await.into_iter().map(|id| json!({"itemIdentifier": id})).collect();
             Ok(json!({"batchItemFailures": failures}))
         }
+        Event::Tick => tick(app).await,
     }
 }
 
-async fn direct(app: &App, records: &[Record], deadline: Deadline) -> Result<Value, HandlerError> {
+/// One message for each table, so that each has an invocation's time of its own.
+async fn tick(app: &App) -> Result<Value, HandlerError> {
+    let roots = table_list::every(&*app.ports.items).await?;
+    for root in &roots {
+        app.ports.queue.send(QueueName::Commits, housekeeping::message(root), 0).await?;
+    }
+    Ok(json!({"queued": roots.len()}))
+}
+
+/// Ids of the messages that should come again.
+async fn queue(ctx: Context<'_>, messages: &[Message]) -> Vec<String> {
+    let mut troubles: HashMap<Record, String> = HashMap::new();
+    let records: Vec<Record> = messages.iter().flat_map(|message| message.records.clone()).collect();
+    for judged in judge(ctx, &records).await {
+        let trouble = match judged.outcome {
+            Err(error) if error.is_slowness() => {
+                go_on_later(ctx, &judged.arrival, &error).await.err().map(|error| error.to_string())
+            }
+            outcome => trouble_of(&outcome),
+        };
+        if let Some(trouble) = trouble {
+            troubles.insert(Record::Staged(judged.arrival), trouble);
+        }
+    }
+    for (record, error) in see_to(ctx, &records).await {
+        tracing::warn!(?record, %error, "a record comes again");
+        troubles.insert(record, error.to_string());
+    }
+    let mut again = Vec::new();
+    for message in messages {
+        let failed = message
+            .records
+            .iter()
+            .filter(|record| matches!(record, Record::Malformed { .. }) || troubles.contains_key(*record));
+        let failed: Vec<&Record> = failed.collect();
+        if failed.is_empty() {
+            continue;
+        }
+        again.push(message.id.clone());
+        for record in failed.into_iter().filter(|_| message.is_last_delivery) {
+            if let (Record::Staged(arrival), Some(trouble)) = (record, troubles.get(record))
+                && let Err(error) = give_up(ctx, arrival, trouble).await
+            {
+                tracing::error!(proposal = %arrival.staged.key.id, %error, "a dead letter could not be noted on its proposal");
+            }
+        }
+    }
+    again
+}
+
+/// What is no staged commit; answers what failed.
+async fn see_to(ctx: Context<'_>, records: &[Record]) -> Vec<(Record, CommitError)> {
+    let mut failures = Vec::new();
+    let mut logged = Vec::new();
+    for record in records {
+        match record {
+            Record::Logged(one) => logged.push(one.clone()),
+            Record::Housekeeping(root) => match keep_house(ctx, root).await {
+                Ok(report) => tracing::info!(%root, ?report, "housekeeping"),
+                // The schedule brings it again.
+                Err(error) if error.is_slowness() => tracing::info!(%root, %error, "housekeeping was not finished"),
+                Err(error) => failures.push((record.clone(), error)),
+            },
+            Record::Staged(_) | Record::Ignored | Record::Malformed { .. } => {}
+        }
+    }
+    for (one, outcome) in logged.iter().zip(audit(ctx, &logged).await) {
+        if let Err(error) = outcome {
+            failures.push((Record::Logged(one.clone()), error));
+        }
+    }
+    failures
+}
+
+async fn direct(ctx: Context<'_>, records: &[Record]) -> Result<Value, HandlerError> {
     let mut verdicts: Vec<Value> = records
         .iter()
         .filter_map(|record| match record {
@@ -59,54 +130,58 @@ async fn direct(app: &App, records: &[Record], deadline: Deadline) -> Result<Val
             _ => None,
         })
         .collect();
-    let outcomes = judge(app, records, deadline).await;
-    let troubles: Vec<&String> = outcomes.iter().filter_map(|judged| judged.trouble.as_ref()).collect();
+    let judged = judge(ctx, records).await;
+    let mut troubles: Vec<String> = judged.iter().filter_map(|judged| trouble_of(&judged.outcome)).collect();
+    troubles.extend(see_to(ctx, records).await.into_iter().map(|(_, error)| error.to_string()));
     if let Some(first) = troubles.first() {
-        return Err(HandlerError::NoVerdict { count: troubles.len(), first: (*first).clone() });
+        return Err(HandlerError::NoVerdict { count: troubles.len(), first: first.clone() });
     }
-    verdicts.extend(outcomes.into_iter().filter_map(|judged| judged.answer));
+    verdicts.extend(judged.into_iter().filter_map(|judged| answer_of(&judged.arrival.staged, judged.outcome)));
     Ok(json!({"verdicts": verdicts}))
 }
 
 /// What became of one staged object.
 struct Judged {
-    staged: Staged,
-    answer: Option<Value>,
-    /// Why its message should come again.
-    trouble: Option<String>,
+    arrival: Arrival,
+    outcome: Result<Outcome, CommitError>,
 }
 
-async fn judge(app: &App, records: &[Record], deadline: Deadline) -> Vec<Judged> {
+async fn judge(ctx: Context<'_>, records: &[Record]) -> Vec<Judged> {
     let mut arrivals = Vec::new();
     for record in records {
         match record {
             Record::Staged(arrival) => arrivals.push(arrival.clone()),
-            Record::Ignored => {}
             Record::Malformed { reason } => tracing::warn!(reason, "a record cannot be read"),
+            Record::Logged(_) | Record::Housekeeping(_) | Record::Ignored => {}
         }
     }
     if arrivals.is_empty() {
         return Vec::new();
     }
-    let sink = wiring::partition_sink(app);
-    let ctx = Context { app, deadline, sink: &*sink };
-    judge_batch(ctx, arrivals).await.into_iter().map(|(arrival, outcome)| judged(arrival, outcome)).collect()
+    judge_batch(ctx, arrivals).await.into_iter().map(|(arrival, outcome)| Judged { arrival, outcome }).collect()
 }
 
-fn judged(arrival: Arrival, outcome: Result<Outcome, CommitError>) -> Judged {
-    let staged = arrival.staged;
+/// Why the message of a staged object should come again.
+fn trouble_of(outcome: &Result<Outcome, CommitError>) -> Option<String> {
     match outcome {
         Ok(Outcome::Verdict(verdict)) => {
-            let trouble =
-                sync::is_due(&verdict.proposal).then(|| "the catalog has not taken the partitions".to_owned());
-            Judged { staged, answer: Some(verdict.to_json()), trouble }
+            sync::is_due(&verdict.proposal).then(|| "the catalog has not taken the partitions".to_owned())
         }
-        Ok(Outcome::NotJudged { reason }) => {
-            let answer = json!({"proposal_id": staged.key.id.to_string(), "location": staged.key.root.to_string(),
-                "status": "not_judged", "message": reason});
-            Judged { staged, answer: Some(answer), trouble: None }
-        }
-        Err(error) => Judged { staged, answer: None, trouble: Some(error.to_string()) },
+        Ok(Outcome::NotJudged { .. }) => None,
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn answer_of(staged: &Staged, outcome: Result<Outcome, CommitError>) -> Option<Value> {
+    match outcome {
+        Ok(Outcome::Verdict(verdict)) => Some(verdict.to_json()),
+        Ok(Outcome::NotJudged { reason }) => Some(json!({
+            "proposal_id": staged.key.id.to_string(),
+            "location": staged.key.root.to_string(),
+            "status": "not_judged",
+            "message": reason,
+        })),
+        Err(_) => None,
     }
 }
 
@@ -114,6 +189,8 @@ fn judged(arrival: Arrival, outcome: Result<Outcome, CommitError>) -> Judged {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use lakewarden_core::commit::keys::ProposalId;
+    use lakewarden_core::commit::{alarm, proposals};
     use lakewarden_core::delta::Version;
     use lakewarden_core::delta::log::{StagedKey, commit_key};
     use lakewarden_core::location::Location;
@@ -186,6 +263,82 @@ mod tests {
         assert_eq!(answer, json!({"batchItemFailures": failures}));
         let again = json!({"Records": [message("good", good)]});
         assert_eq!(handle(&app, again, deadline(&app)).await.unwrap(), json!({"batchItemFailures": []}));
+    }
+
+    fn queued(id: &str, receives: u32, body: &Value) -> Value {
+        json!({"messageId": id, "eventSource": "aws:sqs", "body": body.to_string(),
+            "attributes": {"ApproximateReceiveCount": receives.to_string()}})
+    }
+
+    #[tokio::test]
+    async fn what_was_only_slow_goes_on_with_a_message_of_its_own() {
+        let (world, app) = world().await;
+        let body = json!({"Records": [stage(&world, 1, 1).await]});
+        let event = json!({"Records": [queued("slow", 1, &body)]});
+        let answer = handle(&app, event, Deadline::in_ms(&*app.ports.clock, 2_000)).await.unwrap();
+        assert_eq!(answer, json!({"batchItemFailures": []}));
+        let message: Value = serde_json::from_str(&world.queue.take(QueueName::Commits).unwrap()).unwrap();
+        assert_eq!(message["detail"]["continuations"], 1);
+        let answer = handle(&app, json!({"Records": [queued("again", 1, &message)]}), deadline(&app)).await.unwrap();
+        assert_eq!(answer, json!({"batchItemFailures": []}));
+        assert_eq!(handle(&app, body, deadline(&app)).await.unwrap()["verdicts"][0]["status"], "committed");
+        assert_eq!(world.queue.take(QueueName::Commits), None);
+    }
+
+    #[tokio::test]
+    async fn a_message_on_its_last_delivery_leaves_a_note() {
+        let (world, app) = world().await;
+        let body = json!({"Records": [stage(&world, 1, 1).await]});
+        let id = ProposalId(Uuid::from_u128(1));
+        for (receives, expected) in [(4, 0), (5, 1)] {
+            world.faults.inject("list", 0, Fault::Before(StoreErrorKind::AccessDenied));
+            let answer =
+                handle(&app, json!({"Records": [queued("m", receives, &body)]}), deadline(&app)).await.unwrap();
+            assert_eq!(
+                answer,
+                json!({"batchItemFailures": [{"itemIdentifier": "m"}]}),
+                "it is a dead letter all the same"
+            );
+            assert_eq!(proposals::by_id(&*world.items, id).await.unwrap().len(), expected);
+        }
+        let noted = proposals::by_id(&*world.items, id).await.unwrap();
+        assert_eq!(noted[0].status.name(), "undecided");
+        let answer = handle(&app, json!({"Records": [queued("m", 1, &body)]}), deadline(&app)).await.unwrap();
+        assert_eq!(answer, json!({"batchItemFailures": []}));
+        assert_eq!(proposals::by_id(&*world.items, id).await.unwrap()[0].status.name(), "committed");
+    }
+
+    #[tokio::test]
+    async fn the_schedule_brings_the_housekeeping_of_every_table() {
+        let (world, app) = world().await;
+        let tick = json!({"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}});
+        assert_eq!(handle(&app, tick.clone(), deadline(&app)).await.unwrap(), json!({"queued": 0}));
+        let staged = stage(&world, 1, 1).await;
+        handle(&app, json!({"Records": [staged]}), deadline(&app)).await.unwrap();
+        let lost = stage(&world, 2, 2).await;
+        world.clock.advance_ms(3_600_000);
+        assert_eq!(handle(&app, tick, deadline(&app)).await.unwrap(), json!({"queued": 1}));
+        let message: Value = serde_json::from_str(&world.queue.take(QueueName::Commits).unwrap()).unwrap();
+        assert_eq!(message["location"], "s3://lake/wh/t");
+        let answer = handle(&app, json!({"Records": [queued("h", 1, &message)]}), deadline(&app)).await.unwrap();
+        assert_eq!(answer, json!({"batchItemFailures": []}));
+        let again = world.queue.take(QueueName::Commits).unwrap();
+        assert!(again.contains(lost["s3"]["object"]["key"].as_str().unwrap()), "{again}");
+    }
+
+    #[tokio::test]
+    async fn versions_of_other_writers_are_looked_at() {
+        let (world, app) = world().await;
+        handle(&app, json!({"Records": [stage(&world, 1, 1).await]}), deadline(&app)).await.unwrap();
+        let at = commit_key(&root(), Version(1));
+        let event = json!({"Records": [{"eventName": "ObjectCreated:Put",
+            "s3": {"bucket": {"name": "lake"}, "object": {"key": at.key, "eTag": "other"}}}]});
+        handle(&app, event.clone(), deadline(&app)).await.unwrap();
+        let alarms = async || alarm::of_table(&*world.items, &root(), 10, None).await.unwrap().alarms.len();
+        assert_eq!(alarms().await, 0, "what is there is what was published");
+        put(&world, &at, "{}\n".to_owned()).await;
+        handle(&app, event, deadline(&app)).await.unwrap();
+        assert_eq!(alarms().await, 1);
     }
 
     #[tokio::test]

@@ -52,9 +52,12 @@ pub async fn run() -> Result<(), DemoError> {
         sqs_port: 0,
         account_id: "000000000000".to_owned(),
         history_retention_hours: 168,
+        verdict_retention_hours: 720,
         partition_moves: Moves::default(),
         strict_default_partition: false,
         max_partitions_per_table: 20_000_000,
+        functions_s3_url: None,
+        functions_dynamodb_url: None,
         endpoints_file: None,
     };
     let system = System::start(&args).await?;

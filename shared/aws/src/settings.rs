@@ -8,6 +8,7 @@
 //! | `LAKEWARDEN_BODIES` | `bodies` in the bucket of the reports | folder for definitions too large for an item, outside every table |
 //! | `LAKEWARDEN_DEFAULT_ISOLATION` | `WriteSerializable` | for tables that do not say `delta.isolationLevel`; or `Serializable` |
 //! | `LAKEWARDEN_HISTORY_RETENTION_HOURS` | `168` | how long changed and deleted partitions stay readable as of a moment before; `0` keeps none |
+//! | `LAKEWARDEN_VERDICT_RETENTION_HOURS` | `720` | how long verdicts on commits stay readable, and staged commits are kept; at least `24` |
 //! | `LAKEWARDEN_PARTITION_MOVES` | `allow` | UpdatePartition with other Values moves the partition; `refuse`: it is InvalidInputException |
 //! | `LAKEWARDEN_MAX_PARTITIONS_PER_TABLE` | `20000000` | compared with an approximate count |
 //! | `LAKEWARDEN_STRICT_DEFAULT_PARTITION` | `false` | filters read `__HIVE_DEFAULT_PARTITION__` on typed keys as NULL; `true`: as a value that cannot be read, an error |
@@ -33,6 +34,7 @@ const REPORTS: &str = "LAKEWARDEN_REPORTS";
 const BODIES: &str = "LAKEWARDEN_BODIES";
 const DEFAULT_ISOLATION: &str = "LAKEWARDEN_DEFAULT_ISOLATION";
 const HISTORY_RETENTION: &str = "LAKEWARDEN_HISTORY_RETENTION_HOURS";
+const VERDICT_RETENTION: &str = "LAKEWARDEN_VERDICT_RETENTION_HOURS";
 const PARTITION_MOVES: &str = "LAKEWARDEN_PARTITION_MOVES";
 const MAX_PARTITIONS: &str = "LAKEWARDEN_MAX_PARTITIONS_PER_TABLE";
 const STRICT_DEFAULT_PARTITION: &str = "LAKEWARDEN_STRICT_DEFAULT_PARTITION";
@@ -158,6 +160,8 @@ impl AwsSettings {
                 reports,
                 bodies,
                 history_retention_ms: get(HISTORY_RETENTION).map_or(Ok(defaults.history_retention_ms), hours_in_ms)?,
+                verdict_retention_ms: get(VERDICT_RETENTION)
+                    .map_or(Ok(defaults.verdict_retention_ms), verdict_retention_ms)?,
                 partition_moves: get(PARTITION_MOVES).map_or(Ok(defaults.partition_moves), partition_moves)?,
                 max_partitions_per_table: get(MAX_PARTITIONS)
                     .map_or(Ok(defaults.max_partitions_per_table), max_partitions)?,
@@ -223,6 +227,13 @@ fn hours_in_ms(value: String) -> Result<i64, SettingsError> {
     }
 }
 
+fn verdict_retention_ms(value: String) -> Result<i64, SettingsError> {
+    match value.parse::<u32>() {
+        Ok(hours) if hours >= 24 => Ok(i64::from(hours) * 60 * 60 * 1000),
+        _ => invalid(VERDICT_RETENTION, value, "a number of hours, at least 24"),
+    }
+}
+
 fn partition_moves(value: String) -> Result<PartitionMoves, SettingsError> {
     match value.as_str() {
         "allow" => Ok(PartitionMoves::Allow),
@@ -281,6 +292,7 @@ mod tests {
             (REPORTS, "s3://ops/reports/"),
             (DEFAULT_ISOLATION, "Serializable"),
             (HISTORY_RETENTION, "0"),
+            (VERDICT_RETENTION, "24"),
             (PARTITION_MOVES, "refuse"),
             (MAX_PARTITIONS, "5"),
             (STRICT_DEFAULT_PARTITION, "true"),
@@ -299,6 +311,7 @@ mod tests {
         assert_eq!(settings.core.default_isolation, IsolationLevel::Serializable);
         let partitions = (settings.core.history_retention_ms, settings.core.max_partitions_per_table);
         assert_eq!((partitions, settings.core.partition_moves), ((0, 5), PartitionMoves::Refuse));
+        assert_eq!(settings.core.verdict_retention_ms, 86_400_000);
         assert_eq!(settings.core.default_partition, Mode::Strict);
         assert_eq!((settings.core.account_id.as_str(), settings.account), ("123456789012", AccountSource::Given));
         assert_eq!(settings.queues.get(QueueName::Commits), Some("https://sqs.eu-west-1.amazonaws.com/1/c"));
@@ -315,6 +328,7 @@ mod tests {
             (BODIES, "bodies", "s3://bucket/path"),
             (DEFAULT_ISOLATION, "snapshot", "WriteSerializable or Serializable"),
             (HISTORY_RETENTION, "1.5", "number of hours"),
+            (VERDICT_RETENTION, "23", "at least 24"),
             (PARTITION_MOVES, "yes", "allow or refuse"),
             (STRICT_DEFAULT_PARTITION, "yes", "true or false"),
             (MAX_PARTITIONS, "0", "at least 1"),

@@ -92,7 +92,7 @@ async fn main() -> Outcome<()> {
     let count: u32 = given.next().map_or(Ok(1_000_000), |given| given.parse())?;
     let segments: u16 = given.next().map_or(Ok(10), |given| given.parse())?;
     let world = MemoryWorld::new(1_700_000_000_000);
-    let app = App { ports: world.ports.clone(), settings: Settings::default() };
+    let app = App::new(world.ports.clone(), Settings::default());
     let started = now();
     load(&app, count).await?;
     println!("loaded {count} partitions in {:.1} s, {} MB", started.elapsed().as_secs_f64(), memory_mb()?.0);

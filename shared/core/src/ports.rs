@@ -60,6 +60,8 @@ pub struct Settings {
     /// for as long as this said when it was made: after it was raised, moments from before that are whole again only when
     /// the new time has passed.
     pub history_retention_ms: i64,
+    /// How long verdicts can be read after they were given, and staged commits are kept.
+    pub verdict_retention_ms: i64,
     pub partition_moves: PartitionMoves,
     /// Partitions of one table, about: the count it is compared with is refreshed by batches.
     pub max_partitions_per_table: u64,
@@ -84,6 +86,7 @@ impl Default for Settings {
             bodies: Self::bodies_beside(&reports),
             reports,
             history_retention_ms: 7 * 24 * 60 * 60 * 1000,
+            verdict_retention_ms: 30 * 24 * 60 * 60 * 1000,
             partition_moves: PartitionMoves::default(),
             max_partitions_per_table: 20_000_000,
             default_partition: Mode::default(),

@@ -1,13 +1,14 @@
 //! A proposal's content, parsed and with its own consistency checked (rules 11.1 that need no table).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
 use super::keys::content_hash;
 use super::read_set::{self, Reads};
+use super::sanity;
 use super::verdict::Refusal;
-use crate::delta::path::{Reach, check_spelling, resolve};
+use crate::delta::path::{Reach, resolve};
 use crate::delta::{Actions, Strictness, Version, parse_commit};
 use crate::location::Location;
 use crate::store::ObjectKey;
@@ -33,6 +34,8 @@ pub struct Candidate {
     pub reads: Reads,
     /// Files that the commit read: declared ones, and those that it removes.
     pub read_files: BTreeSet<ObjectKey>,
+    /// The writer says that it changed every row that its condition matched.
+    pub matched_equals_written: bool,
     /// Applications that it wrote or looked up.
     pub app_ids: BTreeSet<String>,
     pub warnings: Vec<String>,
@@ -41,8 +44,7 @@ pub struct Candidate {
 impl Candidate {
     /// Parses a staged object whose name proposes `proposed`.
     pub fn parse(root: &Location, proposed: Version, bytes: Bytes) -> Result<Candidate, Refusal> {
-        let actions = parse_commit(&bytes, Strictness::Proposal)
-            .map_err(|error| Refusal::invalid("MALFORMED_COMMIT", error.to_string()))?;
+        let actions = parse_commit(&bytes, Strictness::Proposal).map_err(|error| sanity::malformed(&error))?;
         let declared = read_set::declared(&actions).map_err(|text| Refusal::invalid("MALFORMED_READ_SET", text))?;
         let mut warnings = Vec::new();
         let read_version = read_version(&actions, proposed, &mut warnings)?;
@@ -52,9 +54,10 @@ impl Candidate {
         let reads = read_set::reads_of(&actions, declared.as_ref());
         let mut read_files: BTreeSet<ObjectKey> = remove_keys.iter().cloned().collect();
         if let Reads::Some { files, .. } = &reads {
-            read_files.extend(keys_of(root, files.iter().map(String::as_str))?);
+            read_files.extend(keys_of(root, files.iter().map(|file| file.path.as_str()))?);
         }
         let mut app_ids: BTreeSet<String> = actions.txns.iter().map(|txn| txn.app_id.clone()).collect();
+        let matched_equals_written = declared.as_ref().is_some_and(|set| set.matched_equals_written);
         app_ids.extend(declared.into_iter().flat_map(|set| set.app_ids));
         let candidate = Candidate {
             sha256: content_hash(&bytes),
@@ -68,10 +71,11 @@ impl Candidate {
             read_version,
             reads,
             read_files,
+            matched_equals_written,
             app_ids,
             warnings,
         };
-        candidate.check_itself()?;
+        sanity::check_actions(&candidate)?;
         Ok(candidate)
     }
 
@@ -89,103 +93,6 @@ impl Candidate {
 
     pub fn txn_id(&self) -> Option<&str> {
         self.actions.commit_info.as_ref().and_then(|info| info.text("txnId")).filter(|id| !id.is_empty())
-    }
-
-    fn check_itself(&self) -> Result<(), Refusal> {
-        self.check_deletion_vectors()?;
-        self.check_new_paths()?;
-        self.check_paths()?;
-        self.check_sizes()?;
-        self.check_data_change()?;
-        self.check_names()
-    }
-
-    fn check_deletion_vectors(&self) -> Result<(), Refusal> {
-        let adds = self.actions.adds.iter().filter(|add| add.deletion_vector.is_some()).map(|add| &add.path);
-        let removes = self.actions.removes.iter().filter(|file| file.deletion_vector.is_some()).map(|file| &file.path);
-        match adds.chain(removes).next() {
-            None => Ok(()),
-            Some(path) => Err(Refusal::new(
-                super::verdict::Exception::UnsupportedTableException,
-                "DELETION_VECTORS",
-                "the commit writes or removes a deletion vector, which cannot be verified yet",
-                "rewrite the file instead (turn delta.enableDeletionVectors off for this writer)",
-            )
-            .file(path)),
-        }
-    }
-
-    /// Files that exist may be spelled oddly in the log, and are removed by that spelling; new ones may not.
-    fn check_new_paths(&self) -> Result<(), Refusal> {
-        let adds = self.actions.adds.iter().map(|add| &add.path);
-        for path in adds.chain(self.actions.cdc.iter().map(|cdc| &cdc.path)) {
-            check_spelling(path).map_err(|error| Refusal::invalid("FILE_PATH", error.to_string()).file(path))?;
-        }
-        Ok(())
-    }
-
-    fn check_paths(&self) -> Result<(), Refusal> {
-        let duplicate = |path: &str, what: &str| {
-            Refusal::invalid("DUPLICATE_ACTIONS", format!("the commit names one file twice ({what})"))
-                .class("DELTA_DUPLICATE_ACTIONS_FOUND")
-                .file(path)
-        };
-        let mut added = BTreeSet::new();
-        for (add, key) in self.actions.adds.iter().zip(&self.add_keys) {
-            if !added.insert(key) {
-                return Err(duplicate(&add.path, "two adds"));
-            }
-        }
-        let mut removed = BTreeSet::new();
-        for (remove, key) in self.actions.removes.iter().zip(&self.remove_keys) {
-            if !removed.insert(key) {
-                return Err(duplicate(&remove.path, "two removes"));
-            }
-            if added.contains(key) {
-                return Err(duplicate(&remove.path, "an add and a remove of one logical file"));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_sizes(&self) -> Result<(), Refusal> {
-        match self.actions.adds.iter().find(|add| add.size <= 0) {
-            Some(add) => Err(Refusal::invalid("FILE_SIZE", format!("add.size is {}", add.size)).file(&add.path)),
-            None => Ok(()),
-        }
-    }
-
-    fn check_data_change(&self) -> Result<(), Refusal> {
-        let flags: BTreeSet<bool> = self
-            .actions
-            .adds
-            .iter()
-            .map(|add| add.data_change)
-            .chain(self.actions.removes.iter().map(|remove| remove.data_change))
-            .collect();
-        if flags.len() > 1 {
-            let text = "some file actions change data and others do not; that is two commits";
-            return Err(Refusal::invalid("MIXED_DATA_CHANGE", text));
-        }
-        Ok(())
-    }
-
-    fn check_names(&self) -> Result<(), Refusal> {
-        let mut versions: BTreeMap<&str, i64> = BTreeMap::new();
-        for txn in &self.actions.txns {
-            if versions.insert(&txn.app_id, txn.version).is_some() {
-                let text = format!("two txn actions of the application `{}`", txn.app_id);
-                return Err(Refusal::invalid("DUPLICATE_TXN", text).class("DELTA_DUPLICATE_ACTIONS_FOUND"));
-            }
-        }
-        let mut domains = BTreeSet::new();
-        for domain in &self.actions.domains {
-            if !domains.insert(domain.domain.as_str()) {
-                let text = format!("two domainMetadata actions of the domain `{}`", domain.domain);
-                return Err(Refusal::invalid("DUPLICATE_DOMAIN", text).class("DELTA_DUPLICATE_ACTIONS_FOUND"));
-            }
-        }
-        Ok(())
     }
 }
 
@@ -225,9 +132,16 @@ mod tests {
 
     #[test]
     fn malformed_commits_have_reasons() {
-        let mut dv = add_line("a", 1);
-        dv["add"]["deletionVector"] =
-            json!({"storageType": "u", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1});
+        let vector = |line: &mut Value, action: &str, id: &str| {
+            line[action]["deletionVector"] =
+                json!({"storageType": "u", "pathOrInlineDv": id, "sizeInBytes": 1, "cardinality": 1});
+        };
+        let (mut added, mut removed, mut other) = (add_line("a", 1), remove_line("a", 1), remove_line("a", 1));
+        vector(&mut added, "add", "x");
+        vector(&mut removed, "remove", "x");
+        vector(&mut other, "remove", "y");
+        assert!(parse(&[added.clone(), other.clone()]).is_ok(), "a pair that replaces a deletion vector");
+        assert!(parse(&[added.clone(), remove_line("a", 1)]).is_ok());
         let mut moved = add_line("b", 1);
         moved["add"]["dataChange"] = json!(false);
         let txn = json!({"txn": {"appId": "a", "version": 1}});
@@ -241,7 +155,8 @@ mod tests {
             (vec![add_line("a?b", 1)], "FILE_PATH"),
             (vec![add_line("s3://b/t/x", 1)], "FILE_PATH"),
             (vec![remove_line("s3://other/x", 1)], "FILE_PATH"),
-            (vec![dv], "DELETION_VECTORS"),
+            (vec![added, removed], "DUPLICATE_ACTIONS"),
+            (vec![other, remove_line("a", 1)], "DUPLICATE_ACTIONS"),
             (vec![add_line("a%20b", 1), add_line("a%20%62", 1)], "DUPLICATE_ACTIONS"),
             (vec![remove_line("a", 1), remove_line("a", 1)], "DUPLICATE_ACTIONS"),
             (vec![add_line("a", 1), remove_line("a", 1)], "DUPLICATE_ACTIONS"),

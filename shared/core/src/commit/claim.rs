@@ -1,15 +1,15 @@
 //! Claiming a version, publishing it, recording it. Each step leaves behind what the next run needs to finish it.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 
-use super::context::{CLAIM_MS, Context, Transacted};
+use super::context::{CLAIM_MS, Context, LeaseEnd, Transacted};
 use super::error::CommitError;
-use super::head::{self, Claim, Head};
+use super::head::{self, Claim, Head, LEASE_MS, Lease, LogStore};
 use super::keys::content_hash;
+use super::log_store;
 use super::lookup::Lookup;
-use super::proposal::{Proposal, Status, SyncState};
+use super::proposal::{Attempt, Proposal, Status, SyncState};
+use super::table_list::ListedTable;
 use super::table_state::TableState;
 use super::time_list::TimeEntry;
 use super::verdict::Refusal;
@@ -18,7 +18,7 @@ use crate::delta::log::{commit_key, temp_key};
 use crate::delta::snapshot::LoggedCommit;
 use crate::delta::{Strictness, Version, parse_commit};
 use crate::location::Location;
-use crate::store::{Consistency, ETag, GetOptions, ObjectError, ObjectKey, PutCondition, PutOptions, Write};
+use crate::store::{Consistency, ETag, ObjectKey, PutCondition, PutOptions, Write};
 
 /// Tries of one write that failed without a clear answer.
 const TRIES: u32 = 5;
@@ -32,8 +32,9 @@ pub struct Durable {
     pub sha256: String,
 }
 
-/// Makes rewritten bytes durable beside the log.
-pub async fn store_rewritten(
+/// Makes bytes durable beside the log: rewritten ones, and on tables with a log store all of them, since its writers
+/// move or copy what a claim names.
+pub async fn store_copy(
     ctx: Context<'_>,
     root: &Location,
     version: Version,
@@ -58,14 +59,15 @@ pub enum Claimed {
     No,
 }
 
-/// One transaction: the head moves forward with the claim, the proposal is claimed. `head` carries the state at the
-/// version before.
+/// One transaction: the head moves forward with the claim, the proposal is claimed, and where the table has a log store
+/// its entries are made. `head` carries the state at the version before.
 pub async fn claim(
     ctx: Context<'_>,
     head: &Head,
     proposal: &Proposal,
     version: Version,
     durable: &Durable,
+    log_store: LogStore,
 ) -> Result<Claimed, CommitError> {
     ctx.check_time("claiming a version", CLAIM_MS)?;
     let now_ms = ctx.now_ms();
@@ -76,6 +78,8 @@ pub async fn claim(
     let next_head = Head {
         revision: ctx.new_revision(),
         fence: None,
+        lease: Some(Lease { worker: ctx.worker, until_ms: now_ms.saturating_add(LEASE_MS) }),
+        log_store: if log_store == LogStore::Shared { log_store } else { head.log_store },
         claim: Some(Claim {
             version,
             proposal: proposal.id,
@@ -84,6 +88,7 @@ pub async fn claim(
             bytes_etag: durable.etag.clone(),
             sha256: durable.sha256.clone(),
             claimed_ms: now_ms,
+            log_store,
         }),
         ..head.clone()
     };
@@ -92,8 +97,12 @@ pub async fn claim(
         next.advance(Status::Judged)?;
     }
     next.advance(Status::Claimed { version, attempt })?;
+    next.refusal = None;
     let mut writes = vec![write_head(head, &next_head)?, proposal.write(&next)?];
-    writes.extend(index_writes(proposal));
+    writes.extend(index_writes(proposal, head));
+    if log_store == LogStore::Shared {
+        writes.extend(log_store::claim_writes(&head.root, version, &durable.at.key));
+    }
     match ctx.transact(&writes).await? {
         Transacted::Done => Ok(Claimed::Yes { head: Box::new(next_head), proposal: Box::new(next) }),
         Transacted::Refused(_) => Ok(Claimed::No),
@@ -104,74 +113,37 @@ fn write_head(old: &Head, new: &Head) -> Result<Write, CommitError> {
     Ok(Write::Put { key: super::keys::head(&old.root), item: new.encode()?, condition: old.unchanged() })
 }
 
-/// Look-up and list items of a proposal that is stored for the first time.
-pub fn index_writes(proposal: &Proposal) -> Vec<Write> {
+/// Gives the table back where the last commit of a batch was none that could do it by the way. A lease that stays ends by
+/// itself.
+pub async fn release(ctx: Context<'_>, head: &mut Head) {
+    if head.lease.is_none_or(|lease| lease.worker != ctx.worker) {
+        return;
+    }
+    let next = Head { lease: None, revision: ctx.new_revision(), ..head.clone() };
+    let written = match write_head(head, &next) {
+        Ok(write) => ctx.transact(&[write]).await,
+        Err(error) => Err(error),
+    };
+    match written {
+        Ok(Transacted::Done) => *head = next,
+        // Somebody else moved the head, or will.
+        Ok(Transacted::Refused(_)) => {}
+        Err(error) => tracing::warn!(root = %head.root, %error, "a lease was not given back; it ends in a few seconds"),
+    }
+}
+
+/// Look-up and list items of a proposal that is stored for the first time, and of a table without a head.
+pub fn index_writes(proposal: &Proposal, head: &Head) -> Vec<Write> {
     if !proposal.revision.is_empty() {
         return Vec::new();
     }
     let lookup = Lookup { id: proposal.id, root: proposal.root.clone(), generation: proposal.generation };
     let entry = TimeEntry { id: proposal.id, received_ms: proposal.received_ms };
-    vec![lookup.write(), entry.write(&proposal.root, proposal.generation)]
-}
-
-/// What became of a publication.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Published {
-    /// `<version>.json` holds exactly our bytes.
-    Ours { etag: ETag },
-    /// Somebody else's bytes are there.
-    Foreign,
-}
-
-/// Puts `<version>.json` unless it is there. A refusal is compared by content before it counts as a loss: it may be
-/// our own first try, or another run that finished this claim.
-pub async fn publish(
-    ctx: Context<'_>,
-    root: &Location,
-    version: Version,
-    bytes: &Bytes,
-    claim: &Claim,
-) -> Result<Published, CommitError> {
-    let at = commit_key(root, version);
-    let options = PutOptions {
-        condition: PutCondition::Absent,
-        metadata: BTreeMap::from([("lakewarden-proposal".to_owned(), claim.proposal.to_string())]),
-        content_type: Some("application/json".to_owned()),
-    };
-    let mut last = CommitError::Contended { attempts: TRIES };
-    for attempt in 0..TRIES {
-        if attempt > 0 {
-            ctx.back_off(attempt).await;
-        }
-        // No put is begun that could wake up after the platform gave us up.
-        ctx.check_time("publishing", 0)?;
-        match ctx.ports().objects.put(&at, bytes.clone(), &options).await {
-            Ok(etag) => return Ok(Published::Ours { etag }),
-            Err(ObjectError::PreconditionFailed(_)) => {
-                if let Some(found) = look(ctx, &at, &claim.sha256).await? {
-                    return Ok(found);
-                }
-            }
-            Err(error) => {
-                let error = CommitError::from(error);
-                if !error.is_retryable() {
-                    return Err(error);
-                }
-                last = error;
-            }
-        }
+    let mut writes = vec![lookup.write(), entry.write(&proposal.root, proposal.generation)];
+    if head.revision.is_empty() {
+        writes.push(ListedTable::write(&proposal.root));
     }
-    Err(last)
-}
-
-/// Whose bytes a version holds; `None` where there is no such version.
-pub async fn look(ctx: Context<'_>, at: &ObjectKey, sha256: &str) -> Result<Option<Published>, CommitError> {
-    match ctx.ports().objects.get(at, &GetOptions::default()).await {
-        Ok(object) if content_hash(&object.bytes) == sha256 => Ok(Some(Published::Ours { etag: object.meta.etag })),
-        Ok(_) => Ok(Some(Published::Foreign)),
-        Err(ObjectError::NotFound(_)) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    writes
 }
 
 /// A commit that was recorded.
@@ -180,6 +152,15 @@ pub struct Completed {
     pub head: Head,
     pub proposal: Proposal,
     pub commit: LoggedCommit,
+    pub between: Between,
+}
+
+/// Who wrote to the head between a claim and its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Between {
+    Nobody,
+    /// A sweep, which set its fence or took it away.
+    Others,
 }
 
 /// Records a published claim: head settled, proposal committed, version record written. `None`: somebody else did, or
@@ -203,16 +184,21 @@ pub async fn complete(
         let next = committed(ctx, &proposal, claim, &commit, next_head.state.as_ref())?;
         let record = VersionRecord {
             version: claim.version,
-            proposal: claim.proposal,
-            sha256: claim.sha256.clone(),
+            proposal: Some(claim.proposal),
+            sha256: Some(claim.sha256.clone()),
+            etag: Some(etag.clone()),
             operation: commit.actions.operation().map(super::verdict::clip),
             blindness: blindness(&commit),
             committed_ms: next.updated_ms,
         };
-        let writes =
-            [write_head(&head, &next_head)?, proposal.write(&next)?, record.write(&head.root, head.generation)];
+        let mut writes =
+            vec![write_head(&head, &next_head)?, proposal.write(&next)?, record.write(&head.root, head.generation)];
+        if claim.log_store == LogStore::Shared {
+            writes.extend(log_store::complete_writes(&head.root, claim.version, &claim.bytes_key, ctx.now_ms()));
+        }
         if ctx.transact(&writes).await? == Transacted::Done {
-            return Ok(Some(Completed { head: next_head, proposal: next, commit }));
+            let between = if attempt == 0 { Between::Nobody } else { Between::Others };
+            return Ok(Some(Completed { head: next_head, proposal: next, commit, between }));
         }
         // A fence changes the head's revision and nothing else: then the claim still stands and is recorded now.
         match still_ours(ctx, &head, &proposal, claim).await? {
@@ -261,6 +247,7 @@ fn settled(ctx: Context<'_>, head: &Head, claim: &Claim, commit: &LoggedCommit, 
     Head {
         version: claim.version,
         claim: None,
+        lease: head.lease.filter(|lease| ctx.lease_end == LeaseEnd::Keep || lease.worker != ctx.worker),
         log_etag: Some(etag.clone()),
         metadata_id,
         state,
@@ -313,8 +300,23 @@ pub async fn still_ours(
     }
 }
 
-/// Gives a claim up: somebody else's bytes are at its version, or its own are gone. The proposal is judged again.
-pub async fn lose(ctx: Context<'_>, head: &Head, proposal: &Proposal, claim: &Claim) -> Result<(), CommitError> {
+/// Why a claim was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostTo {
+    /// Somebody else's bytes are at its version.
+    Others,
+    /// Its own bytes are gone, or its log is: the version is free again.
+    Nobody,
+}
+
+/// Gives a claim up; the proposal is judged again. What might still turn up at the version is remembered.
+pub async fn lose(
+    ctx: Context<'_>,
+    head: &Head,
+    proposal: &Proposal,
+    claim: &Claim,
+    to: LostTo,
+) -> Result<(), CommitError> {
     let (mut head, mut proposal) = (head.clone(), proposal.clone());
     for attempt in 0..TRIES {
         if !stands(&proposal, claim) {
@@ -323,7 +325,15 @@ pub async fn lose(ctx: Context<'_>, head: &Head, proposal: &Proposal, claim: &Cl
         let next_head = Head { claim: None, revision: ctx.new_revision(), ..head.clone() };
         let mut next = Proposal { updated_ms: ctx.now_ms(), revision: ctx.new_revision(), ..proposal.clone() };
         next.advance(Status::Lost { version: claim.version, attempt: claim.attempt })?;
-        let writes = [write_head(&head, &next_head)?, proposal.write(&next)?];
+        next.remember_lost(Attempt { version: claim.version, sha256: claim.sha256.clone() });
+        let mut writes = vec![write_head(&head, &next_head)?, proposal.write(&next)?];
+        if claim.log_store == LogStore::Shared {
+            writes.extend(match to {
+                // So that nobody copies our bytes, and nobody waits for them.
+                LostTo::Others => log_store::complete_writes(&head.root, claim.version, &claim.bytes_key, ctx.now_ms()),
+                LostTo::Nobody => log_store::withdraw_writes(ctx, &head.root, claim.version, &claim.bytes_key).await?,
+            });
+        }
         if ctx.transact(&writes).await? == Transacted::Done {
             return Ok(());
         }
@@ -337,17 +347,23 @@ pub async fn lose(ctx: Context<'_>, head: &Head, proposal: &Proposal, claim: &Cl
 }
 
 /// Records that the proposal's content was found in the log: an earlier attempt of it landed (J8).
-pub async fn land(ctx: Context<'_>, proposal: &Proposal, version: Version) -> Result<Option<Proposal>, CommitError> {
+pub async fn land(
+    ctx: Context<'_>,
+    head: &Head,
+    proposal: &Proposal,
+    version: Version,
+) -> Result<Option<Proposal>, CommitError> {
     let mut next = Proposal { updated_ms: ctx.now_ms(), revision: ctx.new_revision(), ..proposal.clone() };
     next.warnings.push(format!("an earlier attempt of this commit had become version {version} already"));
     next.sync = SyncState::Pending;
+    next.refusal = None;
     if next.status != Status::Judged {
         next.advance(Status::Judged)?;
     }
     next.advance(Status::Published { version })?;
     next.advance(Status::Committed { version })?;
     let mut writes = vec![proposal.write(&next)?];
-    writes.extend(index_writes(proposal));
+    writes.extend(index_writes(proposal, head));
     match ctx.transact(&writes).await? {
         Transacted::Done => Ok(Some(next)),
         Transacted::Refused(_) => Ok(None),
@@ -357,6 +373,7 @@ pub async fn land(ctx: Context<'_>, proposal: &Proposal, version: Version) -> Re
 /// Stores a final refusal. `None`: the proposal changed since it was read; read it again.
 pub async fn refuse(
     ctx: Context<'_>,
+    head: &Head,
     proposal: &Proposal,
     refusal: Refusal,
     status: Status,
@@ -368,7 +385,7 @@ pub async fn refuse(
     }
     next.advance(status)?;
     let mut writes = vec![proposal.write(&next)?];
-    writes.extend(index_writes(proposal));
+    writes.extend(index_writes(proposal, head));
     match ctx.transact(&writes).await? {
         Transacted::Done => Ok(Some(next)),
         Transacted::Refused(_) => Ok(None),

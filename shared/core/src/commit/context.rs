@@ -2,6 +2,7 @@
 //! answers.
 
 use super::error::CommitError;
+use super::head::WorkerId;
 use super::sync::PartitionSink;
 use crate::ports::{App, Deadline, Ports};
 use crate::store::{CancelReason, StoreError, StoreErrorKind, TransactError, Write};
@@ -15,11 +16,23 @@ pub const CLAIM_MS: i64 = 4_000;
 const TRIES: u32 = 4;
 const FIRST_WAIT_MS: u64 = 25;
 
+/// What becomes of the table's lease when a commit is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseEnd {
+    /// Nothing follows: the next worker may begin.
+    Release,
+    /// More commits of the table are at hand.
+    Keep,
+}
+
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub app: &'a App,
     pub deadline: Deadline,
     pub sink: &'a dyn PartitionSink,
+    /// This invocation, among those that may be at work on a table.
+    pub worker: WorkerId,
+    pub lease_end: LeaseEnd,
 }
 
 impl std::fmt::Debug for Context<'_> {
@@ -37,6 +50,10 @@ pub enum Transacted {
 }
 
 impl<'a> Context<'a> {
+    pub fn new(app: &'a App, deadline: Deadline, sink: &'a dyn PartitionSink) -> Context<'a> {
+        Context { app, deadline, sink, worker: WorkerId(app.ports.ids.uuid()), lease_end: LeaseEnd::Release }
+    }
+
     pub fn ports(&self) -> &'a Ports {
         &self.app.ports
     }

@@ -18,6 +18,9 @@ pub enum CommitError {
     Contended { attempts: u32 },
     #[error("a sweep (run {run}) holds the table's fence; the proposal stays staged and can be retried")]
     Fenced { run: String },
+    /// Only saves work: nothing is wrong, and the same call goes through once the lease is over.
+    #[error("another worker has the table until {until_ms}; the proposal stays staged and is tried again")]
+    Leased { until_ms: i64 },
     #[error("there is no staged object at {0}")]
     StagedMissing(ObjectKey),
     #[error("{0} was replaced after the event; its own event will be judged")]
@@ -35,9 +38,19 @@ impl CommitError {
     pub fn is_retryable(&self) -> bool {
         match self {
             CommitError::Store(error) => error.is_retryable(),
-            CommitError::OutOfTime { .. } | CommitError::Contended { .. } | CommitError::Fenced { .. } => true,
-            _ => false,
+            other => other.is_slowness(),
         }
+    }
+
+    /// Nothing failed: there was too little time, or others were at work. A new message goes on with it (K8).
+    pub fn is_slowness(&self) -> bool {
+        matches!(
+            self,
+            CommitError::OutOfTime { .. }
+                | CommitError::Contended { .. }
+                | CommitError::Fenced { .. }
+                | CommitError::Leased { .. }
+        )
     }
 }
 

@@ -12,17 +12,19 @@ use crate::delta::{Metadata, Protocol};
 const METADATA_ID_MAX_BYTES: usize = 1_024;
 
 /// Properties whose change needs nothing of the files.
-const FREE_PROPERTIES: [&str; 16] = [
+const FREE_PROPERTIES: [&str; 18] = [
     "delta.appendOnly",
     "delta.autoOptimize.autoCompact",
     "delta.autoOptimize.optimizeWrite",
     "delta.checkpointInterval",
+    "delta.checkpointPolicy",
     "delta.checkpoint.writeStatsAsJson",
     "delta.checkpoint.writeStatsAsStruct",
     "delta.dataSkippingNumIndexedCols",
     "delta.dataSkippingStatsColumns",
     "delta.deletedFileRetentionDuration",
     "delta.enableChangeDataFeed",
+    "delta.enableDeletionVectors",
     "delta.enableExpiredLogCleanup",
     "delta.isolationLevel",
     "delta.logRetentionDuration",
@@ -136,7 +138,8 @@ pub fn check_metadata_change(
 fn check_properties(old: &Metadata, new: &Metadata) -> Result<(), Refusal> {
     let names = old.configuration.keys().chain(new.configuration.keys());
     for name in names.filter(|name| old.property(name) != new.property(name)) {
-        if name.starts_with("delta.") && !FREE_PROPERTIES.contains(&name.as_str()) {
+        let is_free = FREE_PROPERTIES.contains(&name.as_str()) || is_switched_on(name, old, new);
+        if name.starts_with("delta.") && !is_free {
             let text = format!("the commit changes the table property `{name}`, whose effects cannot be verified yet");
             return Err(Refusal::new(
                 Exception::UnsupportedTableException,
@@ -147,6 +150,17 @@ fn check_properties(old: &Metadata, new: &Metadata) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// What may be switched on, but not off: from then on every commit has a timestamp of its own. Since when is set by us.
+fn is_switched_on(name: &str, old: &Metadata, new: &Metadata) -> bool {
+    match name {
+        "delta.enableInCommitTimestamps" => new.is_on(name),
+        "delta.inCommitTimestampEnablementVersion" | "delta.inCommitTimestampEnablementTimestamp" => {
+            !features::has_in_commit_timestamps_on(old) && features::has_in_commit_timestamps_on(new)
+        }
+        _ => false,
+    }
 }
 
 fn check_struct(above: &str, old: &[Field], new: &[Field]) -> Result<(), Refusal> {
@@ -289,11 +303,25 @@ mod tests {
             (with("delta.columnMapping.mode"), "PROPERTY_CHANGE"),
             (with("delta.constraints.c"), "PROPERTY_CHANGE"),
             (with("delta.appendOnly"), ""),
+            (with("delta.enableDeletionVectors"), ""),
+            (with("delta.enableRowTracking"), "PROPERTY_CHANGE"),
+            (with("delta.enableInCommitTimestamps"), "PROPERTY_CHANGE"),
+            (with("delta.inCommitTimestampEnablementVersion"), "PROPERTY_CHANGE"),
             (with("mine"), ""),
         ] {
             let found = check_metadata_change(&old, &new, &one, &one).err();
             assert_eq!(found.map_or(String::new(), |refusal| refusal.reason.clone()), reason, "{new:?}");
         }
+        let stamped = |more: &str| Metadata {
+            configuration: [("delta.enableInCommitTimestamps", "true"), (more, "7")]
+                .map(|(name, value)| (name.to_owned(), Some(value.to_owned())))
+                .into(),
+            ..old.clone()
+        };
+        let since = stamped("delta.inCommitTimestampEnablementVersion");
+        assert_eq!(check_metadata_change(&old, &since, &one, &one), Ok(()));
+        let later = stamped("delta.inCommitTimestampEnablementTimestamp");
+        assert!(check_metadata_change(&since, &later, &one, &one).is_err());
         let odd = schema(&[("a b", json!("long"), true)]);
         assert_eq!(check_new_metadata(&old, &one), Ok(()));
         let refusal = check_new_metadata(&Metadata { partition_columns: vec![], ..old.clone() }, &odd).unwrap_err();

@@ -4,6 +4,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, TryStreamExt};
 
+use super::ahead::Seen;
 use super::candidate::Candidate;
 use super::context::Context;
 use super::error::CommitError;
@@ -40,14 +41,16 @@ impl From<CommitError> for FileError {
 }
 
 /// Reads the footer of every added file and compares it with the commit and the schema; looks whether change-feed
-/// files exist. One ranged GET for each added file (two for large footers), one HEAD for each change-feed file.
-pub async fn check_files(
+/// files exist. One ranged GET for each added file (two for large footers) whose footer was not `seen`, one HEAD for each
+/// change-feed file.
+pub(super) async fn check_files(
     ctx: Context<'_>,
     candidate: &Candidate,
     admission: &Admission,
+    seen: Seen<'_>,
 ) -> Result<Vec<String>, FileError> {
     let files = candidate.actions.adds.iter().zip(&candidate.add_keys);
-    let checks = files.map(|(add, key)| check_added(ctx, add, key, admission).boxed()).collect();
+    let checks = files.map(|(add, key)| check_added(ctx, add, key, admission, seen).boxed()).collect();
     let mut warnings: Vec<String> = some_at_a_time(checks).await?.into_iter().flatten().collect();
     check_cdc(ctx, candidate).await?;
     warnings.truncate(WARNINGS_MAX);
@@ -88,13 +91,21 @@ async fn check_added(
     add: &AddFile,
     key: &ObjectKey,
     admission: &Admission,
+    seen: Seen<'_>,
 ) -> Result<Vec<String>, FileError> {
     ctx.check_time("reading data files", 0)?;
     let size = u64::try_from(add.size).unwrap_or(0);
-    let footer = match read_footer(&*ctx.ports().objects, key, size).await {
-        Ok(footer) => footer,
-        Err(FooterError::Store(error)) => return Err(CommitError::from(error).into()),
-        Err(error) => return Err(footer_refusal(&add.path, &error).into()),
+    let read;
+    let footer = match seen.footer(key, size) {
+        Some(footer) => footer,
+        None => {
+            read = match read_footer(&*ctx.ports().objects, key, size).await {
+                Ok(footer) => footer,
+                Err(FooterError::Store(error)) => return Err(CommitError::from(error).into()),
+                Err(error) => return Err(footer_refusal(&add.path, &error).into()),
+            };
+            &read
+        }
     };
     let found_rows = footer.metadata.file_metadata().num_rows();
     if let Some(rows) = row_count(add)?.filter(|rows| i64::try_from(*rows) != Ok(found_rows)) {

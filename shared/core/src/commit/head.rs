@@ -11,6 +11,31 @@ use crate::store::{
 
 pub const SCHEMA_VERSION: i64 = 1;
 
+/// How long a worker has a table to itself, counted anew with each claim. Only saves work: whatever two workers do at
+/// the same time is decided by the claim.
+pub const LEASE_MS: i64 = 4_000;
+
+/// One invocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerId(pub uuid::Uuid);
+
+/// Who is at work on the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub worker: WorkerId,
+    pub until_ms: i64,
+}
+
+/// Whether claims are shared with writers that use Delta's DynamoDB log store (K4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogStore {
+    /// Claims live in the table `commits` alone.
+    #[default]
+    Off,
+    /// Each claim has its items in the table `delta_log` as well.
+    Shared,
+}
+
 /// A version given to a proposal and not seen published yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -22,6 +47,8 @@ pub struct Claim {
     pub bytes_etag: ETag,
     pub sha256: String,
     pub claimed_ms: i64,
+    /// Whether it has items in `delta_log`, too.
+    pub log_store: LogStore,
 }
 
 /// A sweep is about to delete: claims wait until it is cleared or has expired.
@@ -47,6 +74,9 @@ pub struct Head {
     pub revision: String,
     pub claim: Option<Claim>,
     pub fence: Option<Fence>,
+    pub lease: Option<Lease>,
+    /// Shared once an item of another writer was seen; the table's property may say so as well.
+    pub log_store: LogStore,
     pub state: Option<TableState>,
 }
 
@@ -63,8 +93,15 @@ impl Head {
             revision: String::new(),
             claim: None,
             fence: None,
+            lease: None,
+            log_store: LogStore::Off,
             state: None,
         }
+    }
+
+    /// Until when another worker has the table to itself.
+    pub fn leased_until_ms(&self, worker: WorkerId, now_ms: i64) -> Option<i64> {
+        self.lease.filter(|lease| lease.worker != worker && lease.until_ms > now_ms).map(|lease| lease.until_ms)
     }
 
     /// What a write of the head demands: the revision that was read, or that there is none.
@@ -98,6 +135,13 @@ impl Head {
             item.insert("fence_run".into(), fence.run.as_str().into());
             item.insert("fence_expires_ms".into(), Value::Int(fence.expires_ms));
         }
+        if let Some(lease) = &self.lease {
+            item.insert("lease_worker".into(), lease.worker.0.to_string().into());
+            item.insert("lease_until_ms".into(), Value::Int(lease.until_ms));
+        }
+        if self.log_store == LogStore::Shared {
+            item.insert("log_store".into(), Value::Bool(true));
+        }
         if let Some(state) = &self.state {
             state.encode(&mut item)?;
         }
@@ -108,6 +152,13 @@ impl Head {
         item.check_layout(SCHEMA_VERSION)?;
         let fence = match item.opt_text("fence_run")? {
             Some(run) => Some(Fence { run: run.to_owned(), expires_ms: item.int("fence_expires_ms")? }),
+            None => None,
+        };
+        let lease = match item.opt_text("lease_worker")? {
+            Some(_) => Some(Lease {
+                worker: WorkerId(decode_id(item, "lease_worker")?.0),
+                until_ms: item.int("lease_until_ms")?,
+            }),
             None => None,
         };
         let claim = match item.get("claim") {
@@ -124,6 +175,8 @@ impl Head {
             revision: item.text("revision")?.to_owned(),
             claim,
             fence,
+            lease,
+            log_store: decode_log_store(item)?,
             state: TableState::decode(item)?,
         })
     }
@@ -141,8 +194,13 @@ pub(super) fn decode_id(item: &Item, field: &str) -> Result<ProposalId, DecodeEr
         .map_err(|error| DecodeError::Invalid { field: field.into(), message: error.to_string() })
 }
 
+fn decode_log_store(item: &Item) -> Result<LogStore, DecodeError> {
+    let is_shared = item.contains_key("log_store") && item.flag("log_store")?;
+    Ok(if is_shared { LogStore::Shared } else { LogStore::Off })
+}
+
 fn encode_claim(claim: &Claim) -> Item {
-    Item::from([
+    let mut item = Item::from([
         ("version".into(), Value::Int(claim.version.0)),
         ("proposal".into(), claim.proposal.to_string().into()),
         ("attempt".into(), Value::Int(claim.attempt)),
@@ -150,7 +208,11 @@ fn encode_claim(claim: &Claim) -> Item {
         ("bytes_etag".into(), claim.bytes_etag.0.as_str().into()),
         ("sha256".into(), claim.sha256.as_str().into()),
         ("claimed_ms".into(), Value::Int(claim.claimed_ms)),
-    ])
+    ]);
+    if claim.log_store == LogStore::Shared {
+        item.insert("log_store".into(), Value::Bool(true));
+    }
+    item
 }
 
 fn decode_claim(item: &Item) -> Result<Claim, DecodeError> {
@@ -162,6 +224,7 @@ fn decode_claim(item: &Item) -> Result<Claim, DecodeError> {
         bytes_etag: ETag(item.text("bytes_etag")?.to_owned()),
         sha256: item.text("sha256")?.to_owned(),
         claimed_ms: item.int("claimed_ms")?,
+        log_store: decode_log_store(item)?,
     })
 }
 
@@ -266,8 +329,11 @@ mod tests {
                 bytes_etag: ETag("f".into()),
                 sha256: "s".into(),
                 claimed_ms: 6,
+                log_store: LogStore::Shared,
             }),
             fence: Some(Fence { run: "run".into(), expires_ms: 9 }),
+            lease: Some(Lease { worker: WorkerId(uuid::Uuid::from_u128(7)), until_ms: 8 }),
+            log_store: LogStore::Shared,
             ..Head::fresh(&Location::new("b", "t"))
         }
     }

@@ -1,13 +1,13 @@
 //! The judge: decides on a candidate from what was loaded. Pure; reading and writing are the caller's business.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::candidate::Candidate;
-use super::conflict::{Conflict, check_winner, isolation_of};
+use super::conflict::{self, Before, Conflict, FoldInputs, Folded};
 use super::evolution;
-use super::facts::FileFacts;
-use super::keys::content_hash;
-use super::rebase::Rebase;
+use super::facts::{FileFacts, TableAtRead};
+use super::isolation::{self, ROW_TRACKING_DOMAIN};
+use super::rebase::{self, Rebase};
 use super::sanity;
 use super::table_facts::TableFacts;
 use super::table_state::TableState;
@@ -35,6 +35,8 @@ pub struct Inputs<'a> {
     /// About the files that were asked for.
     pub files: Option<&'a FileFacts>,
     pub default_isolation: IsolationLevel,
+    /// What was recorded of winners that we admitted; of others it is inferred.
+    pub blindness: &'a BTreeMap<Version, Blindness>,
 }
 
 /// What must hold of the files, and what is to be published.
@@ -50,6 +52,8 @@ pub struct Admission {
     pub timestamp_after_ms: Option<i64>,
     /// What else changes because the version moved.
     pub rebase: Rebase,
+    /// Winners after these must be judged together with them, not in a part of their own.
+    pub carries_over: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -98,45 +102,30 @@ pub fn judge(inputs: Inputs<'_>) -> Judgement {
 fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
     let candidate = inputs.candidate;
     check_read_version(candidate, inputs.latest)?;
-    if let Some(version) = landed(inputs)? {
+    if let Some(version) = conflict::landed(candidate, inputs.winners.iter().map(|winner| &**winner))? {
         return Ok(Judgement::Landed { version });
     }
+    let mut needed = Needed::default();
     let mut warnings = candidate.warnings.clone();
-    if let Some(state) = inputs.state {
-        if is_creation(candidate) {
-            return Err(two_creators(inputs));
-        }
-        features::check_protocol(&state.protocol).map_err(|error| evolution::unsupported(&error))?;
-        let schema = parse_schema(&state.metadata)?;
-        features::check_in_use(&state.metadata, &schema).map_err(|error| evolution::unsupported(&error))?;
-        let facts = TableFacts {
-            root: inputs.root,
-            metadata: &state.metadata,
-            schema: &schema,
-            has_deletion_vectors: features::has_deletion_vectors_on(&state.protocol, &state.metadata),
-        };
-        let isolation = isolation_of(candidate, Some(&state.metadata), inputs.default_isolation, &mut warnings);
-        for winner in inputs.winners {
-            match check_winner(candidate, isolation, facts, winner) {
-                Ok(()) => {}
-                Err(Conflict::Refused(refusal)) => return Err(refusal),
-                Err(Conflict::Superseded(refusal)) => return Ok(Judgement::Supersede(refusal)),
-            }
-        }
-    }
+    let folded = match inputs.state {
+        None => None,
+        Some(_) if is_creation(candidate) => return Err(two_creators(inputs)),
+        Some(state) => match fold_winners(inputs, state, &mut warnings)? {
+            Ok(folded) => Some(folded),
+            Err(superseded) => return Ok(Judgement::Supersede(superseded)),
+        },
+    };
     let (metadata, schema) = effective_table(inputs)?;
-    sanity::check_append_only(candidate, &metadata)?;
-    sanity::check_added_files(candidate, &metadata, &schema)?;
-    if let Some(state) = inputs.state {
-        let wanted = sanity::needed_files(candidate, state.paths.as_ref());
-        if !wanted.is_empty() {
-            match inputs.files.filter(|files| wanted.iter().all(|key| files.knows(key))) {
-                Some(files) => sanity::check_live_files(candidate, files)?,
-                None => return Ok(Judgement::NeedsFiles(wanted)),
-            }
-        }
-    } else if !candidate.remove_keys.is_empty() {
-        return Err(Refusal::invalid("REMOVE_OF_UNKNOWN_FILE", "the commit creates a table and removes files from it"));
+    if let Some(folded) = &folded {
+        needed.take(folded);
+    }
+    let rebase = match rebase_of(inputs, folded.as_ref(), &metadata, &mut needed)? {
+        Some(rebase) => rebase,
+        None => return Ok(Judgement::NeedsFiles(needed.files)),
+    };
+    check_sanity(inputs, &rebase, &metadata, &schema, &mut needed)?;
+    if needed.is_open(inputs.files) {
+        return Ok(Judgement::NeedsFiles(needed.files));
     }
     Ok(Judgement::Admit(Box::new(Admission {
         version: inputs.latest.next(),
@@ -145,34 +134,194 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
         schema,
         blindness: if candidate.is_blind() { Blindness::Blind } else { Blindness::Reading },
         warnings,
-        rebase: Rebase::default(),
+        carries_over: !rebase.is_empty() || folded.is_some_and(|folded| folded.carries_over()),
+        rebase,
     })))
 }
 
-/// An earlier attempt of the same content, or of the same transaction, may have landed anywhere since (J8). A transaction
-/// id alone proves nothing: under one id with other actions, the candidate's own rows are nowhere yet.
-fn landed(inputs: Inputs<'_>) -> Result<Option<Version>, Refusal> {
-    let candidate = inputs.candidate;
-    for winner in inputs.winners {
-        if winner.bytes.len() == candidate.bytes.len() && content_hash(&winner.bytes) == candidate.sha256 {
-            return Ok(Some(winner.version));
-        }
-        let txn_id = winner.actions.commit_info.as_ref().and_then(|info| info.text("txnId"));
-        if candidate.txn_id().is_none() || candidate.txn_id() != txn_id {
-            continue;
-        }
-        if candidate.actions.same_but_for_info(&winner.actions) {
-            return Ok(Some(winner.version));
-        }
-        return Err(Refusal::new(
-            Exception::ConcurrentTransactionException,
-            "TXN_ID_REUSED",
-            format!("version {} has the same txnId and does something else", winner.version),
-            "give every transaction a txnId of its own",
-        )
-        .won_by(winner.version, winner.actions.operation()));
+/// What must be loaded before a candidate can be admitted. Refusals need not wait for it.
+#[derive(Default)]
+struct Needed {
+    table: bool,
+    files: BTreeSet<ObjectKey>,
+}
+
+impl Needed {
+    fn take(&mut self, folded: &Folded) {
+        self.table |= folded.needs_table;
+        self.files.extend(folded.needs_files.iter().cloned());
     }
-    Ok(None)
+
+    fn is_open(&self, files: Option<&FileFacts>) -> bool {
+        match files {
+            None => self.table || !self.files.is_empty(),
+            Some(files) => self.files.iter().any(|key| !files.knows(key)),
+        }
+    }
+}
+
+/// The candidate against all winners; the inner error is what supersedes it.
+fn fold_winners(
+    inputs: Inputs<'_>,
+    state: &TableState,
+    warnings: &mut Vec<String>,
+) -> Result<Result<Folded, Refusal>, Refusal> {
+    let schema = parse_schema(&state.metadata)?;
+    let table = TableFacts {
+        root: inputs.root,
+        metadata: &state.metadata,
+        schema: &schema,
+        has_deletion_vectors: features::has_deletion_vectors_on(&state.protocol, &state.metadata),
+    };
+    let level = isolation::level_of(Some(&state.metadata), inputs.default_isolation, warnings);
+    let fold_inputs = FoldInputs {
+        candidate: inputs.candidate,
+        isolation: isolation::isolation_of(inputs.candidate, level),
+        table,
+        files: inputs.files,
+        blindness: inputs.blindness,
+    };
+    let winners = inputs.winners.iter().map(|winner| &**winner);
+    let folded = match conflict::fold(fold_inputs, table_before(inputs, state), winners) {
+        Ok(folded) => folded,
+        Err(Conflict::Refused(refusal)) => return Err(refusal),
+        Err(Conflict::Superseded(refusal)) => return Ok(Err(refusal)),
+    };
+    // After the fold, so that a winner that brought it is named.
+    features::check_protocol(&state.protocol).map_err(|error| evolution::unsupported(&error))?;
+    features::check_in_use(&state.metadata, &schema).map_err(|error| evolution::unsupported(&error))?;
+    Ok(Ok(folded))
+}
+
+/// The table as the candidate read it: as it is now, unless a winner changed it.
+fn table_before(inputs: Inputs<'_>, state: &TableState) -> Before {
+    let changed = inputs.winners.iter().any(|winner| {
+        let actions = &winner.actions;
+        actions.protocol.is_some() || actions.metadata.is_some() || !actions.domains.is_empty()
+    });
+    match (changed, inputs.files) {
+        (false, _) => Before::Known(Box::new(TableAtRead {
+            protocol: state.protocol.clone(),
+            metadata: state.metadata.clone(),
+            domains: state.domains.clone(),
+        })),
+        (true, None) => Before::NotLoaded,
+        (true, Some(files)) => {
+            files.table_at_read().map_or(Before::Unknown, |table| Before::Known(Box::new(table.clone())))
+        }
+    }
+}
+
+/// What changes because the version moved. `None`: that hangs on what is not loaded yet.
+fn rebase_of(
+    inputs: Inputs<'_>,
+    folded: Option<&Folded>,
+    metadata: &Metadata,
+    needed: &mut Needed,
+) -> Result<Option<Rebase>, Refusal> {
+    let candidate = inputs.candidate;
+    let actions = &candidate.actions;
+    let Some(protocol) = actions.protocol.as_ref().or(inputs.state.map(|state| &state.protocol)) else {
+        return Err(Refusal::invalid("NO_TABLE", "the commit has no protocol action"));
+    };
+    let numbers_rows = rebase::numbers_rows(protocol, metadata);
+    let domain = inputs.state.and_then(|state| state.domains.get(ROW_TRACKING_DOMAIN)).filter(|_| numbers_rows);
+    let mark = rebase::high_water_mark(domain)?;
+    let mut mark_at_read = mark;
+    let moved =
+        |winner: &LoggedCommit| winner.actions.domains.iter().any(|domain| domain.domain == ROW_TRACKING_DOMAIN);
+    if numbers_rows && inputs.winners.iter().any(|winner| moved(winner)) {
+        match inputs.files {
+            None => needed.table = true,
+            Some(files) => match files.table_at_read() {
+                Some(table) => mark_at_read = rebase::high_water_mark(table.domains.get(ROW_TRACKING_DOMAIN))?,
+                None => return Err(numbers_unknown(candidate)),
+            },
+        }
+    }
+    if numbers_rows && inputs.state.is_some() {
+        // A file that is added once more keeps its ids.
+        needed.files.extend(candidate.add_keys.iter().filter(|key| candidate.removed.contains(*key)).cloned());
+    }
+    if needed.is_open(inputs.files) {
+        needed.files.extend(sanity_files(inputs, candidate));
+        return Ok(None);
+    }
+    let nothing = Default::default();
+    let plan = rebase::Plan {
+        candidate,
+        version: inputs.latest.next(),
+        protocol,
+        metadata,
+        metadata_before: inputs.state.map(|state| &state.metadata),
+        mark_at_read,
+        mark,
+        files: inputs.files,
+        backfilled: folded.map_or(&nothing, |folded| &folded.backfilled),
+        dropped: folded.map_or(const { &BTreeSet::new() }, |folded| &folded.dropped),
+        stripped: &folded.map(Folded::stripped).unwrap_or_default(),
+        tombstones: &folded.map(Folded::tombstones).unwrap_or_default(),
+        ids_not_preserved: folded.is_some_and(|folded| folded.ids_not_preserved),
+    };
+    rebase::plan(plan).map(Some)
+}
+
+fn numbers_unknown(candidate: &Candidate) -> Refusal {
+    let text = format!(
+        "the log no longer tells how far rows were numbered at version {}, which the commit read",
+        candidate.read_version
+    );
+    Refusal::new(Exception::ConcurrentWriteException, "READ_VERSION_TOO_OLD", text, conflict::RETRY)
+}
+
+/// The rules of the table, held against the commit as it would be published.
+fn check_sanity(
+    inputs: Inputs<'_>,
+    rebase: &Rebase,
+    metadata: &Metadata,
+    schema: &Schema,
+    needed: &mut Needed,
+) -> Result<(), Refusal> {
+    let rebased = if rebase.is_empty() { None } else { Some(rebased(inputs, rebase)?) };
+    let candidate = rebased.as_ref().unwrap_or(inputs.candidate);
+    let protocol = candidate.actions.protocol.as_ref().or(inputs.state.map(|state| &state.protocol));
+    let vectors_on = protocol.is_some_and(|protocol| features::has_deletion_vectors_on(protocol, metadata));
+    protocol.map_or(Ok(()), |protocol| sanity::check_features(candidate, protocol))?;
+    sanity::check_append_only(candidate, metadata)?;
+    sanity::check_added_files(candidate, metadata, schema)?;
+    if inputs.state.is_none() {
+        sanity::check_deletion_vectors(candidate, vectors_on, None)?;
+        return if candidate.remove_keys.is_empty() { Ok(()) } else { Err(removes_of_nothing()) };
+    }
+    let wanted = sanity_files(inputs, candidate);
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    match inputs.files.filter(|files| wanted.iter().all(|key| files.knows(key))) {
+        Some(files) => {
+            sanity::check_live_files(candidate, files)?;
+            sanity::check_deletion_vectors(candidate, vectors_on, Some(files))
+        }
+        None => {
+            needed.files.extend(wanted);
+            Ok(())
+        }
+    }
+}
+
+fn removes_of_nothing() -> Refusal {
+    Refusal::invalid("REMOVE_OF_UNKNOWN_FILE", "the commit creates a table and removes files from it")
+}
+
+fn sanity_files(inputs: Inputs<'_>, candidate: &Candidate) -> BTreeSet<ObjectKey> {
+    inputs.state.map(|state| sanity::needed_files(candidate, state.paths.as_ref())).unwrap_or_default()
+}
+
+/// The candidate as it would be published, but for its timestamp.
+fn rebased(inputs: Inputs<'_>, rebase: &Rebase) -> Result<Candidate, Refusal> {
+    let candidate = inputs.candidate;
+    let bytes = rebase::render(&candidate.bytes, rebase, None);
+    Candidate::parse(inputs.root, candidate.read_version.next(), bytes)
 }
 
 fn two_creators(inputs: Inputs<'_>) -> Refusal {
@@ -195,7 +344,7 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema), Refusal> {
     let actions = &inputs.candidate.actions;
     let old = inputs.state;
     if let Some(protocol) = &actions.protocol {
-        check_protocol(old.map(|state| &state.protocol), protocol, inputs)?;
+        check_protocol(old.map(|state| &state.protocol), protocol)?;
     }
     let Some(metadata) = actions.metadata.as_ref().or(old.map(|state| &state.metadata)) else {
         return Err(Refusal::invalid("NO_TABLE", "the commit has no metaData action"));
@@ -222,22 +371,11 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema), Refusal> {
     Ok((metadata.clone(), schema))
 }
 
-fn check_protocol(old: Option<&Protocol>, new: &Protocol, inputs: Inputs<'_>) -> Result<(), Refusal> {
+fn check_protocol(old: Option<&Protocol>, new: &Protocol) -> Result<(), Refusal> {
     features::check_protocol(new).map_err(|error| evolution::unsupported(&error))?;
     let Some(old) = old else {
         return if features::is_catalog_managed(new) { Err(catalog_managed()) } else { Ok(()) };
     };
-    // An upgrading REORG rewrites the whole table: nothing may have happened beside it (J7).
-    let is_reorg = inputs.candidate.operation().is_some_and(|name| name.to_ascii_uppercase().starts_with("REORG"));
-    if let Some(winner) = inputs.winners.first().filter(|_| is_reorg) {
-        return Err(Refusal::new(
-            Exception::ProtocolChangedException,
-            "PROTOCOL_CHANGE",
-            "a REORG that upgrades the protocol admits no concurrent commits",
-            "run it again while nobody else writes",
-        )
-        .won_by(winner.version, winner.actions.operation()));
-    }
     evolution::check_protocol_change(old, new)
 }
 
@@ -261,6 +399,10 @@ fn timestamp_after(inputs: Inputs<'_>, metadata: &Metadata) -> Result<Option<i64
     }
     match inputs.state {
         None => Ok(Some(0)),
+        // The first commit with a timestamp comes after the time of the last one without.
+        Some(state) if !features::has_in_commit_timestamps_on(&state.metadata) => {
+            Ok(Some(inputs.winners.last().map_or(0, |winner| winner.last_modified_ms)))
+        }
         Some(state) => match state.in_commit_timestamp_ms {
             Some(last_ms) => Ok(Some(last_ms)),
             None => Err(Refusal::new(

@@ -6,6 +6,8 @@
 //! | proposal | `<generation>#<root>` | `proposal#<uuid>` |
 //! | version record | `<generation>#<root>` | `version#<20 digits>` |
 //! | time-ordered list | `<generation>#<root>` | `time#<15 digits, ms>#<uuid>` |
+//! | alarm | `<generation>#<root>` | `alarm#<20 digits, version>#<kind>#<16 digits of a hash>` |
+//! | table, for those that go over all | `tables` | SHA-256 of the root |
 //! | id look-up | `id#<uuid>` | SHA-256 of the root |
 //!
 //! The head stands outside the generations, since it says which generation is the current one and must be found with
@@ -45,6 +47,8 @@ pub fn table_pk(root: &Location, generation: Generation) -> String {
 
 pub const PROPOSAL_PREFIX: &str = "proposal#";
 pub const TIME_PREFIX: &str = "time#";
+pub const ALARM_PREFIX: &str = "alarm#";
+pub const TABLES_PK: &str = "tables";
 
 pub fn proposal(root: &Location, generation: Generation, id: ProposalId) -> Key {
     Key::new(Table::Commits, table_pk(root, generation), format!("{PROPOSAL_PREFIX}{id}"))
@@ -60,6 +64,19 @@ pub fn time(root: &Location, generation: Generation, received_ms: i64, id: Propo
 
 pub fn lookup_pk(id: ProposalId) -> String {
     format!("id#{id}")
+}
+
+/// `mark` tells happenings of one kind at one version apart.
+pub fn alarm(root: &Location, generation: Generation, version: Version, kind: &str, mark: &str) -> Key {
+    let digest = hex::encode(Sha256::digest(mark));
+    let mark = digest.get(..16).unwrap_or_default();
+    let sort = format!("{ALARM_PREFIX}{:020}#{kind}#{mark}", version.0.max(0));
+    Key::new(Table::Commits, table_pk(root, generation), sort)
+}
+
+/// An entry in the list of all tables.
+pub fn listed_table(root: &Location) -> Key {
+    Key::new(Table::Commits, TABLES_PK, hex::encode(Sha256::digest(root.to_string())))
 }
 
 /// The root is hashed, since a key may be longer than DynamoDB's 1,024 bytes for a sort key.

@@ -6,29 +6,41 @@
 //!               ^                                  claimed(v, n) -> lost(v, n) -> judged again
 //! ```
 //!
-//! Where things are: [`door`] takes proposals in and orders them, [`judge`] and its parts decide (pure), [`claim`] and
-//! [`recover`] write, one file per item type holds the layout ([`head`], [`proposal`], [`lookup`], [`time_list`],
-//! [`version_record`]), [`proposals`] reads verdicts, [`sync`] tells the catalog about new partitions.
+//! Where things are: [`door`] takes proposals in and orders them, [`run`] carries one through, [`fold`] loads what won for
+//! the judge, [`judge`] and its parts decide (pure), [`claim`], [`publish`] and [`recover`] write, [`log_store`] keeps peace
+//! with writers of Delta's DynamoDB log store, [`audit`] and [`alarm`] notice what others do to the log, [`housekeeping`]
+//! does what is due. One file per item type holds the layout ([`head`], [`proposal`], [`lookup`], [`time_list`],
+//! [`version_record`], [`alarm`], [`table_list`]), [`proposals`] reads verdicts, [`sync`] tells the catalog about new
+//! partitions.
 
+mod ahead;
+pub mod alarm;
+pub mod audit;
 pub mod candidate;
 pub mod catalog;
 pub mod claim;
 pub mod conflict;
+pub mod content;
 pub mod context;
 pub mod door;
 pub mod error;
 pub mod evolution;
 pub mod facts;
 pub mod files;
+pub mod fold;
 pub mod head;
+pub mod housekeeping;
 pub mod inline;
+pub mod isolation;
 pub mod judge;
 pub mod keys;
+pub mod log_store;
 pub mod lookup;
 pub mod partition_values;
 pub mod path_filter;
 pub mod proposal;
 pub mod proposals;
+pub mod publish;
 pub mod read_set;
 pub mod rebase;
 pub mod recover;
@@ -37,8 +49,10 @@ pub mod sanity;
 pub mod spill;
 pub mod sync;
 pub mod table_facts;
+pub mod table_list;
 pub mod table_state;
 pub mod time_list;
+pub mod vectors;
 pub mod verdict;
 pub mod version_record;
 pub mod view;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use percent_encoding::percent_decode_str;
 
+use super::read_set::{physical_name, read};
 use super::verdict::{Exception, Refusal};
-use crate::delta::schema::{DataType, Primitive, Schema};
+use crate::delta::schema::{DataType, Schema};
 use crate::delta::{Metadata, PartitionValues};
 use crate::location::Location;
 use crate::store::ObjectKey;
@@ -24,11 +25,18 @@ pub struct TouchedPartition {
 
 /// Exactly the partition columns, each value readable as its type, no null where none may be.
 pub fn check_values(path: &str, values: &PartitionValues, metadata: &Metadata, schema: &Schema) -> Result<(), Refusal> {
-    let unknown = values.keys().find(|name| !metadata.partition_columns.contains(name));
-    let missing = metadata.partition_columns.iter().find(|name| !values.contains_key(*name));
+    let columns: Vec<_> = metadata
+        .partition_columns
+        .iter()
+        .map(|name| (name, schema.column(name)))
+        .map(|(name, field)| (field.map_or(name.as_str(), |field| physical_name(metadata, field)), name, field))
+        .collect();
+    let unknown = values.keys().find(|name| !columns.iter().any(|(key, ..)| key == name)).map(String::as_str);
+    let missing = columns.iter().map(|(key, ..)| *key).find(|key| !values.contains_key(*key));
     if let Some(name) = unknown.or(missing) {
-        let columns = metadata.partition_columns.join(", ");
-        let text = format!("partitionValues must name exactly the partition columns ({columns}); `{name}` differs");
+        let keys: Vec<&str> = columns.iter().map(|(key, ..)| *key).collect();
+        let keys = keys.join(", ");
+        let text = format!("partitionValues must name exactly the partition columns ({keys}); `{name}` differs");
         return Err(Refusal::new(
             Exception::SchemaMismatchException,
             "PARTITION_VALUES",
@@ -39,9 +47,10 @@ pub fn check_values(path: &str, values: &PartitionValues, metadata: &Metadata, s
         .file(path)
         .column(name));
     }
-    for (name, value) in values {
-        let Some(field) = schema.column(name) else { continue };
-        match value.as_deref().filter(|value| !value.is_empty()) {
+    for (key, name, field) in columns {
+        let Some(field) = field else { continue };
+        let value = values.get(key).and_then(|value| value.as_deref());
+        match value.filter(|value| !value.is_empty()) {
             None if !field.nullable => {
                 return Err(Refusal::new(
                     Exception::SchemaMismatchException,
@@ -74,62 +83,7 @@ pub fn check_values(path: &str, values: &PartitionValues, metadata: &Metadata, s
 }
 
 fn parses(value: &str, data_type: &DataType) -> bool {
-    let DataType::Primitive(kind) = data_type else { return false };
-    match kind {
-        Primitive::String | Primitive::Binary => true,
-        Primitive::Byte => value.parse::<i8>().is_ok(),
-        Primitive::Short => value.parse::<i16>().is_ok(),
-        Primitive::Integer => value.parse::<i32>().is_ok(),
-        Primitive::Long => value.parse::<i64>().is_ok(),
-        Primitive::Float | Primitive::Double => value.parse::<f64>().is_ok(),
-        Primitive::Boolean => matches!(value.to_ascii_lowercase().as_str(), "true" | "false"),
-        Primitive::Date => is_date(value),
-        Primitive::Timestamp | Primitive::TimestampNtz => is_timestamp(value),
-        Primitive::Decimal { precision, scale } => is_decimal(value, *precision, *scale),
-    }
-}
-
-/// `yyyy-MM-dd`, the day within its month.
-fn is_date(value: &str) -> bool {
-    let parts: Vec<&str> = value.split('-').collect();
-    let [year, month, day] = parts.as_slice() else { return false };
-    let digits = |text: &str, length: usize| text.len() == length && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !(digits(year, 4) && digits(month, 2) && digits(day, 2)) {
-        return false;
-    }
-    let number = |text: &str| text.parse::<u32>().unwrap_or(0);
-    let (year, month, day) = (number(year), number(month), number(day));
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let last = match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if leap => 29,
-        2 => 28,
-        1..=12 => 31,
-        _ => 0,
-    };
-    (1..=last).contains(&day)
-}
-
-/// `yyyy-MM-dd HH:mm:ss[.fraction]`, or ISO 8601 with `T` and an optional `Z`.
-fn is_timestamp(value: &str) -> bool {
-    let Some((date, rest)) = value.split_once([' ', 'T']) else { return false };
-    let time = rest.strip_suffix('Z').unwrap_or(rest);
-    let (clock, fraction) = time.split_once('.').unwrap_or((time, "0"));
-    let fields: Vec<u32> = clock.split(':').map(|part| part.parse().unwrap_or(99)).collect();
-    let clock_ok = matches!(fields.as_slice(), [hour, minute, second] if *hour < 24 && *minute < 60 && *second < 60);
-    is_date(date) && clock_ok && !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit())
-}
-
-fn is_decimal(value: &str, precision: u8, scale: u8) -> bool {
-    let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let numeric = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let whole_digits = whole.trim_start_matches('0').len();
-    numeric(whole)
-        && numeric(fraction)
-        && !(whole.is_empty() && fraction.is_empty())
-        && fraction.trim_end_matches('0').len() <= usize::from(scale)
-        && whole_digits <= usize::from(precision.saturating_sub(scale))
+    matches!(data_type, DataType::Primitive(kind) if read(value, kind).is_some())
 }
 
 /// The distinct partitions of some added files, in order of their values.

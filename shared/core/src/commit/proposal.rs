@@ -99,6 +99,16 @@ pub enum SyncState {
     Done(String),
 }
 
+/// Lost claims that are remembered; a run gives up before it makes as many.
+const LOST_MAX: usize = 32;
+
+/// A claim that was lost: the version, and the bytes that might still turn up there (K2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    pub version: Version,
+    pub sha256: String,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
     pub id: ProposalId,
@@ -111,6 +121,10 @@ pub struct Proposal {
     pub status: Status,
     /// Claims so far.
     pub attempts: i64,
+    /// The latest of the claims that were lost.
+    pub lost: Vec<Attempt>,
+    /// Winners up to here are no conflict; kept where judging had to be broken off (C8).
+    pub folded: Option<Version>,
     pub operation: Option<String>,
     pub refusal: Option<Refusal>,
     pub warnings: Vec<String>,
@@ -125,6 +139,48 @@ pub struct Proposal {
 }
 
 impl Proposal {
+    /// A proposal that was seen just now and is not stored yet.
+    pub fn received(
+        root: &Location,
+        generation: Generation,
+        id: ProposalId,
+        staged: (String, ETag),
+        now_ms: i64,
+    ) -> Self {
+        Proposal {
+            id,
+            root: root.clone(),
+            generation,
+            staged_key: staged.0,
+            staged_etag: staged.1,
+            read_version: Version::NONE,
+            status: Status::Received,
+            attempts: 0,
+            lost: Vec::new(),
+            folded: None,
+            operation: None,
+            refusal: None,
+            warnings: Vec::new(),
+            sync: SyncState::None,
+            synced_ms: None,
+            received_ms: now_ms,
+            updated_ms: now_ms,
+            revision: String::new(),
+        }
+    }
+
+    /// Remembers a lost claim.
+    pub fn remember_lost(&mut self, attempt: Attempt) {
+        self.lost.push(attempt);
+        let too_many = self.lost.len().saturating_sub(LOST_MAX);
+        self.lost.drain(..too_many);
+    }
+
+    /// Whether these bytes, at this version, are a claim of this proposal that was taken for lost.
+    pub fn is_lost_attempt(&self, version: Version, sha256: &str) -> bool {
+        self.lost.iter().any(|attempt| attempt.version == version && attempt.sha256 == sha256)
+    }
+
     pub fn key(&self) -> Key {
         keys::proposal(&self.root, self.generation, self.id)
     }
@@ -170,6 +226,18 @@ impl Proposal {
         if let Status::Claimed { attempt, .. } | Status::Lost { attempt, .. } = self.status {
             item.insert("attempt".into(), Value::Int(attempt));
         }
+        if !self.lost.is_empty() {
+            let attempts = self.lost.iter().map(|attempt| {
+                Value::Map(Item::from([
+                    ("version".into(), Value::Int(attempt.version.0)),
+                    ("sha256".into(), attempt.sha256.as_str().into()),
+                ]))
+            });
+            item.insert("lost".into(), Value::List(attempts.collect()));
+        }
+        if let Some(folded) = self.folded {
+            item.insert("folded".into(), Value::Int(folded.0));
+        }
         if let Some(operation) = &self.operation {
             item.insert("operation".into(), operation.as_str().into());
         }
@@ -214,6 +282,8 @@ impl Proposal {
             read_version: Version(item.int("read_version")?),
             status: decode_status(item)?,
             attempts: item.int("attempts")?,
+            lost: decode_lost(item)?,
+            folded: item.opt_int("folded")?.map(Version),
             operation: item.opt_text("operation")?.map(str::to_owned),
             refusal,
             warnings: decode_texts(item, "warnings")?,
@@ -256,6 +326,23 @@ fn decode_sync(item: &Item) -> Result<SyncState, DecodeError> {
             return Err(DecodeError::Invalid { field: "sync".into(), message: format!("unknown state {other}") });
         }
     })
+}
+
+fn decode_lost(item: &Item) -> Result<Vec<Attempt>, DecodeError> {
+    let wrong = || DecodeError::WrongType { field: "lost".to_owned(), expected: "a list of attempts" };
+    match item.get("lost") {
+        None => Ok(Vec::new()),
+        Some(Value::List(values)) => values
+            .iter()
+            .map(|value| match value {
+                Value::Map(map) => {
+                    Ok(Attempt { version: Version(map.int("version")?), sha256: map.text("sha256")?.to_owned() })
+                }
+                _ => Err(wrong()),
+            })
+            .collect(),
+        Some(_) => Err(wrong()),
+    }
 }
 
 fn decode_texts(item: &Item, field: &str) -> Result<Vec<String>, DecodeError> {
@@ -317,23 +404,22 @@ mod tests {
             for sync in
                 [SyncState::None, SyncState::Pending, SyncState::Failed("why".into()), SyncState::Done("2 new".into())]
             {
+                let staged = ("k".into(), ETag("e".into()));
+                let id = ProposalId(uuid::Uuid::from_u128(5));
                 let proposal = Proposal {
-                    id: ProposalId(uuid::Uuid::from_u128(5)),
-                    root: Location::new("b", "t"),
-                    generation: Generation(1),
-                    staged_key: "k".into(),
-                    staged_etag: ETag("e".into()),
                     read_version: Version(2),
                     status,
                     attempts: 1,
+                    lost: vec![Attempt { version: Version(1), sha256: "s".into() }],
+                    folded: Some(Version(2)),
                     operation: Some("WRITE".into()),
                     refusal: (status == Status::Rejected).then(|| refusal.clone()),
                     warnings: vec!["w".into()],
                     synced_ms: matches!(sync, SyncState::Done(_)).then_some(8),
                     sync,
-                    received_ms: 6,
                     updated_ms: 7,
                     revision: "r".into(),
+                    ..Proposal::received(&Location::new("b", "t"), Generation(1), id, staged, 6)
                 };
                 assert_eq!(Proposal::decode(&proposal.encode().unwrap()).unwrap(), proposal);
             }

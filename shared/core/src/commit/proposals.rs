@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::content::STAGED_MAX_BYTES;
 use super::error::CommitError;
 use super::head::{self, Head};
 use super::keys::{self, Generation, ProposalId, TIME_PREFIX};
 use super::lookup::Lookup;
 use super::proposal::{Proposal, Status};
-use super::run::STAGED_MAX_BYTES;
 use super::time_list::TimeEntry;
 use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey};
 use crate::delta::path::{Reach, resolve};

@@ -1,11 +1,12 @@
 //! Finishing what another run began: a claim on the head is published with exactly its recorded bytes, or found lost.
 
-use super::claim::{self, Published};
+use super::claim::{self, LostTo};
 use super::context::Context;
 use super::error::CommitError;
 use super::head::{Claim, Head};
 use super::keys::{self, content_hash};
 use super::proposal::Proposal;
+use super::publish::{self, Published};
 use crate::delta::Version;
 use crate::delta::log::{commit_key, list_log};
 use crate::store::{Consistency, GetOptions, ObjectError, ObjectKey, QueueName, StoreError, StoreErrorKind};
@@ -16,22 +17,26 @@ use bytes::Bytes;
 /// It does not matter whether the run that made the claim is still alive: both publish the same bytes, and the
 /// condition on the head lets one of them record it.
 pub async fn finish(ctx: Context<'_>, head: &Head, claim: &Claim) -> Result<(), CommitError> {
+    // Its worker is at it, most likely.
+    if let Some(until_ms) = head.leased_until_ms(ctx.worker, ctx.now_ms()) {
+        return Err(CommitError::Leased { until_ms });
+    }
     let proposal = claimed_proposal(ctx, head, claim).await?;
     tracing::info!(root = %head.root, version = %claim.version, proposal = %claim.proposal, "finishing a claim");
     if !is_same_log(ctx, head).await? {
         tracing::warn!(root = %head.root, version = %claim.version, proposal = %claim.proposal,
             "the log under a claim was replaced; the claim is given up");
-        return give_up(ctx, head, &proposal, claim).await;
+        return give_up(ctx, head, &proposal, claim, LostTo::Nobody).await;
     }
-    let published = match durable_bytes(ctx, head, claim).await? {
-        Some(bytes) => (claim::publish(ctx, &head.root, claim.version, &bytes, claim).await?, Some(bytes)),
+    let published = match durable_bytes(ctx, head, &proposal, claim).await? {
+        Some(bytes) => (publish::publish(ctx, &head.root, &bytes, claim).await?, Some(bytes)),
         None => match published_bytes(ctx, head, claim).await? {
             Some(bytes) => bytes,
             // Gone, and not published either: the next proposal takes the version over.
             None => {
                 tracing::warn!(root = %head.root, version = %claim.version, proposal = %claim.proposal,
                     "the bytes of a claim are gone; its version is free again");
-                return give_up(ctx, head, &proposal, claim).await;
+                return give_up(ctx, head, &proposal, claim, LostTo::Nobody).await;
             }
         },
     };
@@ -40,7 +45,7 @@ pub async fn finish(ctx: Context<'_>, head: &Head, claim: &Claim) -> Result<(), 
             claim::complete(ctx, head, &proposal, claim, &bytes, etag).await?;
             Ok(())
         }
-        _ => give_up(ctx, head, &proposal, claim).await,
+        _ => give_up(ctx, head, &proposal, claim, LostTo::Others).await,
     }
 }
 
@@ -57,11 +62,18 @@ async fn is_same_log(ctx: Context<'_>, head: &Head) -> Result<bool, CommitError>
 }
 
 /// The claim is lost; its proposal gets a new message, since the run that was judging it may be gone.
-async fn give_up(ctx: Context<'_>, head: &Head, proposal: &Proposal, claim: &Claim) -> Result<(), CommitError> {
-    claim::lose(ctx, head, proposal, claim).await?;
+async fn give_up(
+    ctx: Context<'_>,
+    head: &Head,
+    proposal: &Proposal,
+    claim: &Claim,
+    to: LostTo,
+) -> Result<(), CommitError> {
+    claim::lose(ctx, head, proposal, claim, to).await?;
     let body = super::door::redelivery(
         &ObjectKey::new(head.root.bucket.clone(), proposal.staged_key.clone()),
-        &proposal.staged_etag,
+        Some(&proposal.staged_etag),
+        0,
     );
     ctx.ports().queue.send(QueueName::Commits, body, 0).await?;
     Ok(())
@@ -78,15 +90,28 @@ async fn claimed_proposal(ctx: Context<'_>, head: &Head, claim: &Claim) -> Resul
     }
 }
 
-/// The recorded bytes, if they are still what was recorded.
-async fn durable_bytes(ctx: Context<'_>, head: &Head, claim: &Claim) -> Result<Option<Bytes>, CommitError> {
-    let at = ObjectKey::new(head.root.bucket.clone(), claim.bytes_key.clone());
-    let options = GetOptions { range: None, if_match: Some(claim.bytes_etag.clone()) };
-    match ctx.ports().objects.get(&at, &options).await {
-        Ok(object) => Ok(Some(object.bytes).filter(|bytes| content_hash(bytes) == claim.sha256)),
-        Err(ObjectError::NotFound(_) | ObjectError::PreconditionFailed(_)) => Ok(None),
-        Err(error) => Err(error.into()),
+/// The recorded bytes, if they are still what was recorded: where the claim says, or (an old delta-rs moves what a claim
+/// names) as they were staged.
+async fn durable_bytes(
+    ctx: Context<'_>,
+    head: &Head,
+    proposal: &Proposal,
+    claim: &Claim,
+) -> Result<Option<Bytes>, CommitError> {
+    let places = [(&claim.bytes_key, &claim.bytes_etag), (&proposal.staged_key, &proposal.staged_etag)];
+    for (key, etag) in places {
+        let at = ObjectKey::new(head.root.bucket.clone(), key.clone());
+        let options = GetOptions { range: None, if_match: Some(etag.clone()) };
+        match ctx.ports().objects.get(&at, &options).await {
+            Ok(object) if content_hash(&object.bytes) == claim.sha256 => return Ok(Some(object.bytes)),
+            Ok(_) | Err(ObjectError::NotFound(_) | ObjectError::PreconditionFailed(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if claim.bytes_key == proposal.staged_key {
+            break;
+        }
     }
+    Ok(None)
 }
 
 /// Whose bytes stand at the claimed version, where the recorded ones are gone.

@@ -1,36 +1,36 @@
 //! One proposal, from its staged object to its verdict.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
+use super::ahead::Ahead;
+use super::alarm::{self, Alarm, AlarmKind};
 use super::candidate::Candidate;
-use super::claim::{self, Claimed, Durable, Published};
-use super::context::{CLAIM_MS, Context};
+use super::claim::{self, Claimed, Durable, LostTo};
+use super::content::{self, Content};
+use super::context::{CLAIM_MS, Context, Transacted};
 use super::error::CommitError;
-use super::facts::FileFacts;
 use super::files::{self, FileError};
-use super::judge::{self, Admission, Inputs, Judgement};
-use super::keys::{self, Generation, ProposalId};
+use super::fold::{self, fold};
+use super::head::{Head, LogStore};
+use super::judge::{self, Admission, Judgement};
+use super::keys::{self, ProposalId, content_hash};
+use super::log_store::{self, Inspection};
 use super::lookup::Lookup;
 use super::proposal::{Proposal, Status, SyncState};
-use super::rebase::{self, Rebase};
+use super::publish::{self, Published};
+use super::rebase;
 use super::sync;
+use super::vectors::check_vectors;
 use super::verdict::{Exception, Refusal, Verdict};
-use super::view::{self, View, ViewError, WINNERS_MAX};
+use super::view::{self, View, ViewError};
 use crate::delta::log::StagedKey;
-use crate::delta::snapshot::LoggedCommit;
 use crate::delta::{Version, features};
 use crate::location::Location;
-use crate::store::{ByteRange, Consistency, ETag, GetOptions, ObjectError};
+use crate::store::{Consistency, ETag, ObjectKey};
 
-/// Largest staged object that is judged.
-pub const STAGED_MAX_BYTES: u64 = 32 * 1024 * 1024;
 /// Times a proposal is judged again because the table moved.
 const ATTEMPTS_MAX: u32 = 24;
-/// Times the judge may ask for facts about files.
-const FACT_ROUNDS_MAX: u32 = 3;
 /// Waiting for a sweep's fence, altogether.
 const FENCE_WAIT_MS: i64 = 8_000;
 const FENCE_POLL_MS: u64 = 500;
@@ -57,8 +57,15 @@ pub enum Outcome {
 pub type Views = HashMap<Location, View>;
 
 /// Judges a staged object and carries the verdict out.
-pub async fn run(ctx: Context<'_>, views: &mut Views, staged: &Staged) -> Result<Outcome, CommitError> {
-    let mut run = Run { ctx, staged, id: ProposalId(staged.key.id), content: None, proved: None, fence_waited_ms: 0 };
+pub(super) async fn run(
+    ctx: Context<'_>,
+    views: &mut Views,
+    ahead: &mut Ahead,
+    staged: &Staged,
+) -> Result<Outcome, CommitError> {
+    let content = ahead.take_content(staged);
+    let id = ProposalId(staged.key.id);
+    let mut run = Run { ctx, staged, id, ahead, content, proved: None, fence_waited_ms: 0 };
     for _ in 0..ATTEMPTS_MAX {
         ctx.check_time("judging a commit", CLAIM_MS)?;
         // A view is used once and put back only where it is known to be right.
@@ -84,26 +91,20 @@ enum Step {
     Again,
 }
 
-/// What was staged, read once.
-struct Content {
-    etag: ETag,
-    bytes: Bytes,
-    last_modified_ms: i64,
-    candidate: Result<Candidate, Refusal>,
-}
-
 struct Run<'a> {
     ctx: Context<'a>,
     staged: &'a Staged,
     id: ProposalId,
+    ahead: &'a mut Ahead,
     content: Option<Arc<Content>>,
-    /// The head's revision under which all files were seen to exist, once they passed.
+    /// The head under which all files were seen to exist, once they passed.
     proved: Option<Proof>,
     fence_waited_ms: i64,
 }
 
 struct Proof {
-    head_revision: String,
+    /// `View::unbroken_since`.
+    seen_under: String,
     /// Schema and partitioning that the files were compared with.
     admission: Admission,
     warnings: Vec<String>,
@@ -112,11 +113,16 @@ struct Proof {
 impl Run<'_> {
     async fn attempt(&mut self, views: &mut Views, taken: Option<View>) -> Result<Step, CommitError> {
         let root = &self.staged.key.root;
+        let is_fresh = taken.is_none();
         let loaded = match taken {
             Some(view) => {
                 view::load_lookup(self.ctx, root, self.id).await.map(|lookup| (view, lookup)).map_err(ViewError::from)
             }
-            None => view::load(self.ctx, root, self.id).await,
+            // What was staged does not depend on the table.
+            None => {
+                let (ctx, id) = (self.ctx, self.id);
+                futures::join!(view::load(ctx, root, id), async { self.content().await.ok() }).0
+            }
         };
         let (mut view, lookup) = match loaded {
             Ok(loaded) => loaded,
@@ -124,18 +130,14 @@ impl Run<'_> {
             Err(ViewError::Refused(refusal)) => return self.refuse_unread(refusal).await,
         };
         let stored = self.stored(lookup.as_ref()).await?;
-        if let Some(stored) = &stored
-            && let Some(step) = self.known(&view, stored).await?
-        {
-            views.insert(root.clone(), view);
-            return Ok(step);
-        }
-        let content = self.content().await?;
-        let proposal = match stored.filter(|stored| stored.generation == view.head.generation) {
-            Some(stored) => stored,
-            None => self.new_proposal(view.head.generation, &content),
+        let step = match &stored {
+            Some(stored) => self.known(&view, stored).await?,
+            None => None,
         };
-        let step = self.judge(&mut view, proposal, &content).await?;
+        let step = match step {
+            Some(step) => step,
+            None => self.decide(&mut view, stored, is_fresh).await?,
+        };
         if !matches!(step, Step::Again) {
             views.insert(root.clone(), view);
         }
@@ -162,7 +164,9 @@ impl Run<'_> {
                 Err(error) => return Err(error),
             },
         };
-        let is_same = etag == stored.staged_etag && stored.staged_key == self.staged.key.key().key;
+        // Without an ETag: it was given up before its object could be read.
+        let is_same = (etag == stored.staged_etag || stored.staged_etag.0.is_empty())
+            && stored.staged_key == self.staged.key.key().key;
         if stored.generation != view.head.generation {
             return Ok(match (is_same, stored.status.is_final()) {
                 (false, _) => None,
@@ -186,95 +190,124 @@ impl Run<'_> {
     }
 
     async fn content(&mut self) -> Result<Arc<Content>, CommitError> {
-        if let Some(content) = &self.content {
-            return Ok(content.clone());
+        match &self.content {
+            Some(content) => Ok(content.clone()),
+            None => {
+                let content = Arc::new(content::read(self.ctx, self.staged).await?);
+                self.content = Some(content.clone());
+                Ok(content)
+            }
         }
-        let at = self.staged.key.key();
-        let range = Some(ByteRange::From { start: 0, length: STAGED_MAX_BYTES });
-        let options = GetOptions { range, if_match: self.staged.etag.clone() };
-        let (meta, bytes) = match self.ctx.ports().objects.get(&at, &options).await {
-            Ok(object) => (object.meta, object.bytes),
-            // An empty object has no first byte.
-            Err(ObjectError::InvalidRange(_)) => (self.ctx.ports().objects.head(&at).await?, Bytes::new()),
-            Err(ObjectError::NotFound(at)) => return Err(CommitError::StagedMissing(at)),
-            Err(ObjectError::PreconditionFailed(at)) => return Err(CommitError::StagedChanged(at)),
-            Err(error) => return Err(error.into()),
-        };
-        let candidate = if meta.size_bytes > STAGED_MAX_BYTES {
-            let text =
-                format!("the staged commit has {} bytes; at most {STAGED_MAX_BYTES} are judged", meta.size_bytes);
-            Err(Refusal::invalid("TOO_LARGE", text))
-        } else {
-            Candidate::parse(&self.staged.key.root, self.staged.key.version, bytes.clone())
-        };
-        let content = Arc::new(Content { etag: meta.etag, bytes, last_modified_ms: meta.last_modified_ms, candidate });
-        self.content = Some(content.clone());
-        Ok(content)
     }
 
-    fn new_proposal(&self, generation: Generation, content: &Content) -> Proposal {
-        let candidate = content.candidate.as_ref().ok();
-        let now_ms = self.ctx.now_ms();
-        Proposal {
-            id: self.id,
-            root: self.staged.key.root.clone(),
-            generation,
-            staged_key: self.staged.key.key().key,
-            staged_etag: content.etag.clone(),
-            read_version: candidate.map_or(self.staged.key.version.previous(), |candidate| candidate.read_version),
-            status: Status::Received,
-            attempts: 0,
-            operation: candidate
-                .and_then(|candidate| candidate.operation())
-                .map(|name| name.chars().take(200).collect()),
-            refusal: None,
-            warnings: candidate.map_or_else(Vec::new, |candidate| candidate.warnings.clone()),
-            sync: SyncState::None,
-            synced_ms: None,
-            received_ms: now_ms,
-            updated_ms: now_ms,
-            revision: String::new(),
+    async fn decide(&mut self, view: &mut View, stored: Option<Proposal>, is_fresh: bool) -> Result<Step, CommitError> {
+        if let Some(until_ms) = view.head.leased_until_ms(self.ctx.worker, self.ctx.now_ms()) {
+            return Err(CommitError::Leased { until_ms });
         }
+        self.ahead.read_staged(self.ctx, self.staged).await;
+        let stored = stored.filter(|stored| stored.generation == view.head.generation);
+        let content = match (self.content().await, &stored) {
+            (Err(CommitError::StagedMissing(_)), Some(stored)) => return self.without_object(view, stored).await,
+            // A view that was at hand says nothing of earlier deliveries.
+            (Err(CommitError::StagedMissing(at)), None) if is_fresh => return self.look_up(view, at).await,
+            (content, _) => content?,
+        };
+        let is_new = stored.is_none();
+        let proposal = content::proposal(self.ctx, self.staged, view.head.generation, &content, stored);
+        if content.last_modified_ms < view.head.born_ms {
+            return self.refuse(&view.head, &proposal, view::table_replaced(), Status::Rejected).await;
+        }
+        if view.state.as_ref().is_some_and(|state| features::is_catalog_managed(&state.protocol)) {
+            return self.record_ignored(&view.head, proposal).await;
+        }
+        if is_fresh {
+            match log_store::inspect(self.ctx, view).await {
+                Ok(Inspection::Fine) => {}
+                Ok(Inspection::Moved) => return Ok(Step::Again),
+                Ok(Inspection::Refused(refusal)) | Err(ViewError::Refused(refusal)) => {
+                    return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
+                }
+                Err(ViewError::Failed(error)) => return Err(error),
+            }
+        }
+        if !is_new && let Some(version) = self.landed_late(view, &proposal).await? {
+            return self.land(&view.head, &proposal, version).await;
+        }
+        self.judge(view, proposal, &content).await
+    }
+
+    /// A claim that was taken for lost, and whose put went through after all (K2, J8).
+    async fn landed_late(&self, view: &mut View, proposal: &Proposal) -> Result<Option<Version>, CommitError> {
+        let latest = view.latest;
+        for attempt in proposal.lost.iter().filter(|attempt| attempt.version <= latest) {
+            match view.winners(self.ctx, attempt.version, attempt.version).await {
+                Ok(found) if found.iter().any(|commit| content_hash(&commit.bytes) == attempt.sha256) => {
+                    return Ok(Some(attempt.version));
+                }
+                // A version that was cleaned up, or cannot be read, is not this proposal's any more.
+                Ok(_) | Err(ViewError::Refused(_)) => {}
+                Err(ViewError::Failed(error)) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The staged object was deleted before a verdict: either a claim landed, or there is nothing left to judge.
+    async fn without_object(&self, view: &mut View, stored: &Proposal) -> Result<Step, CommitError> {
+        if let Some(version) = self.landed_late(view, stored).await? {
+            return self.land(&view.head, stored, version).await;
+        }
+        if view.state.as_ref().is_some_and(|state| features::is_catalog_managed(&state.protocol)) {
+            return Ok(Step::Done(Box::new(stored.clone())));
+        }
+        self.refuse(&view.head, stored, staged_gone(), Status::Rejected).await
+    }
+
+    async fn look_up(&mut self, view: &mut View, missing: ObjectKey) -> Result<Step, CommitError> {
+        let lookup = view::load_lookup(self.ctx, &view.root, self.id).await?;
+        let Some(stored) = self.stored(lookup.as_ref()).await? else {
+            return Err(CommitError::StagedMissing(missing));
+        };
+        match self.known(view, &stored).await? {
+            Some(step) => Ok(step),
+            None if stored.generation == view.head.generation => self.without_object(view, &stored).await,
+            None => Err(CommitError::StagedMissing(missing)),
+        }
+    }
+
+    async fn land(&self, head: &Head, proposal: &Proposal, version: Version) -> Result<Step, CommitError> {
+        Ok(match claim::land(self.ctx, head, proposal, version).await? {
+            Some(stored) => Step::Done(Box::new(stored)),
+            None => Step::Again,
+        })
     }
 
     async fn judge(&mut self, view: &mut View, proposal: Proposal, content: &Content) -> Result<Step, CommitError> {
-        if content.last_modified_ms < view.head.born_ms {
-            return self.refuse(&proposal, view::table_replaced(), Status::Rejected).await;
-        }
-        if view.state.as_ref().is_some_and(|state| features::is_catalog_managed(&state.protocol)) {
-            return self.record_ignored(proposal).await;
-        }
         let candidate = match &content.candidate {
             Ok(candidate) => candidate,
-            Err(refusal) => return self.refuse(&proposal, refusal.clone(), Status::Rejected).await,
+            Err(refusal) => return self.refuse(&view.head, &proposal, refusal.clone(), Status::Rejected).await,
         };
         if let Some(step) = self.prepare_creation(view, &proposal, content, candidate).await? {
             return Ok(step);
         }
-        let winners = match self.winners(view, candidate).await {
-            Ok(winners) => winners,
-            Err(ViewError::Refused(refusal)) => return self.refuse(&proposal, refusal, Status::Rejected).await,
-            Err(ViewError::Failed(error)) => return Err(error),
-        };
-        let mut wanted = BTreeSet::new();
-        let mut judgement = self.decide(view, candidate, &winners, None);
-        // What is known of some files may show that others matter.
-        for _ in 0..FACT_ROUNDS_MAX {
-            let Judgement::NeedsFiles(more) = judgement else { break };
-            wanted.extend(more);
-            match view.files(self.ctx, &wanted, candidate.read_version).await {
-                Ok(files) => judgement = self.decide(view, candidate, &winners, Some(&files)),
-                Err(ViewError::Refused(refusal)) => return self.refuse(&proposal, refusal, Status::Rejected).await,
-                Err(ViewError::Failed(error)) => return Err(error),
+        let mut proposal = proposal;
+        let known = proposal.folded;
+        let judgement = match fold(self.ctx, view, candidate, &mut proposal.folded).await {
+            Ok(judgement) => judgement,
+            Err(ViewError::Refused(refusal)) => {
+                return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
             }
-        }
+            Err(ViewError::Failed(error)) => {
+                if matches!(error, CommitError::OutOfTime { .. }) && proposal.folded != known {
+                    self.store(&view.head, &proposal).await?;
+                }
+                return Err(error);
+            }
+        };
         match judgement {
-            Judgement::Refuse(refusal) => self.refuse(&proposal, refusal, Status::Rejected).await,
-            Judgement::Supersede(refusal) => self.refuse(&proposal, refusal, Status::Superseded).await,
-            Judgement::Landed { version } => Ok(match claim::land(self.ctx, &proposal, version).await? {
-                Some(stored) => Step::Done(Box::new(stored)),
-                None => Step::Again,
-            }),
+            Judgement::Refuse(refusal) => self.refuse(&view.head, &proposal, refusal, Status::Rejected).await,
+            Judgement::Supersede(refusal) => self.refuse(&view.head, &proposal, refusal, Status::Superseded).await,
+            Judgement::Landed { version } => self.land(&view.head, &proposal, version).await,
             Judgement::Admit(admission) => self.admit(view, proposal, content, candidate, *admission).await,
             Judgement::NeedsFiles(_) => Ok(Step::Again),
         }
@@ -305,50 +338,7 @@ impl Run<'_> {
             text,
             "restore the log, or create the table anew with another metaData id",
         );
-        self.refuse(proposal, refusal, Status::Rejected).await.map(Some)
-    }
-
-    async fn winners(&self, view: &mut View, candidate: &Candidate) -> Result<Vec<Arc<LoggedCommit>>, ViewError> {
-        judge::check_read_version(candidate, view.latest).map_err(ViewError::Refused)?;
-        let from = candidate.read_version.next();
-        let to = if judge::is_creation(candidate) { view.latest.min(Version(0)) } else { view.latest };
-        if to.0 - from.0 >= WINNERS_MAX {
-            let text = format!(
-                "{} commits won since version {} was read; at most {WINNERS_MAX} are judged",
-                to.0 - from.0 + 1,
-                candidate.read_version
-            );
-            return Err(ViewError::Refused(too_old("ALLOTTED_TIME_EXCEEDED", text)));
-        }
-        match view.winners(self.ctx, from, to).await {
-            // The log was cleaned up since the candidate read.
-            Err(ViewError::Refused(refusal)) if refusal.reason == "LOG_GAP" => {
-                let text = format!(
-                    "commits after version {} are gone from the log, so conflicts cannot be ruled out",
-                    candidate.read_version
-                );
-                Err(ViewError::Refused(too_old("READ_VERSION_TOO_OLD", text)))
-            }
-            other => other,
-        }
-    }
-
-    fn decide(
-        &self,
-        view: &View,
-        candidate: &Candidate,
-        winners: &[Arc<LoggedCommit>],
-        files: Option<&FileFacts>,
-    ) -> Judgement {
-        judge::judge(Inputs {
-            root: &view.root,
-            candidate,
-            latest: view.latest,
-            state: view.state.as_ref(),
-            winners,
-            files,
-            default_isolation: self.ctx.app.settings.default_isolation,
-        })
+        self.refuse(&view.head, proposal, refusal, Status::Rejected).await.map(Some)
     }
 
     async fn admit(
@@ -362,19 +352,23 @@ impl Run<'_> {
         if self.wait_for_fence(view).await? {
             return Ok(Step::Again);
         }
+        self.ahead.read_footers(self.ctx, content, &view.unbroken_since).await;
         match self.prove_files(view, candidate, &admission).await {
             Ok(warnings) => {
                 proposal.warnings = admission.warnings.iter().chain(warnings).cloned().collect();
             }
-            Err(FileError::Refused(refusal)) => return self.refuse(&proposal, refusal, Status::Rejected).await,
+            Err(FileError::Refused(refusal)) => {
+                return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
+            }
             Err(FileError::Failed(error)) => return Err(error),
         }
-        let durable = self.durable(&proposal, content, &admission).await?;
+        let log_store = log_store::of_table(&view.head, Some(&admission.metadata));
+        let durable = self.durable(&proposal, content, &admission, log_store).await?;
         let head = view.settled_head();
-        let claimed = claim::claim(self.ctx, &head, &proposal, admission.version, &durable).await?;
+        let claimed = claim::claim(self.ctx, &head, &proposal, admission.version, &durable, log_store).await?;
         let Claimed::Yes { head, proposal } = claimed else { return Ok(Step::Again) };
         let Some(claim) = head.claim.clone() else { return Ok(Step::Again) };
-        match claim::publish(self.ctx, &view.root, admission.version, &durable.bytes, &claim).await? {
+        match publish::publish(self.ctx, &view.root, &durable.bytes, &claim).await? {
             Published::Ours { etag } => {
                 let done = claim::complete(self.ctx, &head, &proposal, &claim, &durable.bytes, etag).await?;
                 let Some(completed) = done else { return Ok(Step::Again) };
@@ -383,7 +377,7 @@ impl Run<'_> {
                 Ok(Step::Done(Box::new(proposal)))
             }
             Published::Foreign => {
-                claim::lose(self.ctx, &head, &proposal, &claim).await?;
+                claim::lose(self.ctx, &head, &proposal, &claim, LostTo::Others).await?;
                 Ok(Step::Again)
             }
         }
@@ -401,58 +395,70 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Footers once; existence again whenever the head is another one than the footers were read under.
+    /// Footers once; existence again whenever somebody else wrote to the head since the footers were read.
     async fn prove_files(
         &mut self,
         view: &View,
         candidate: &Candidate,
         admission: &Admission,
     ) -> Result<&[String], FileError> {
-        let revision = &view.head.revision;
+        let under = &view.unbroken_since;
         match &mut self.proved {
             Some(proof)
                 if proof.admission.schema == admission.schema && proof.admission.metadata == admission.metadata =>
             {
-                if proof.head_revision != *revision {
+                if proof.seen_under != *under {
                     files::check_existence(self.ctx, candidate).await?;
-                    proof.head_revision.clone_from(revision);
+                    check_vectors(self.ctx, &view.root, candidate).await?;
+                    proof.seen_under.clone_from(under);
                 }
             }
             _ => {
-                let warnings = files::check_files(self.ctx, candidate, admission).await?;
-                let head_revision = revision.clone();
-                self.proved = Some(Proof { head_revision, admission: admission.clone(), warnings });
+                let seen = self.ahead.seen(under);
+                let warnings = files::check_files(self.ctx, candidate, admission, seen).await?;
+                check_vectors(self.ctx, &view.root, candidate).await?;
+                self.proved = Some(Proof { seen_under: under.clone(), admission: admission.clone(), warnings });
             }
         }
         Ok(self.proved.as_ref().map_or(&[], |proof| proof.warnings.as_slice()))
     }
 
-    /// The bytes to publish: what was staged, or a copy of our own where the table demands a new timestamp.
+    /// The bytes to publish: what was staged, or a copy of our own where they have to change, or where writers with a log
+    /// store may move what a claim names.
     async fn durable(
         &self,
         proposal: &Proposal,
         content: &Content,
         admission: &Admission,
+        log_store: LogStore,
     ) -> Result<Durable, CommitError> {
-        match admission.timestamp_after_ms {
-            None if admission.rebase == Rebase::default() => Ok(Durable {
-                bytes: content.bytes.clone(),
+        let stamp_ms = admission.timestamp_after_ms.map(|after_ms| self.ctx.now_ms().max(after_ms.saturating_add(1)));
+        let bytes = if stamp_ms.is_none() && admission.rebase.is_empty() {
+            content.bytes.clone()
+        } else {
+            rebase::render(&content.bytes, &admission.rebase, stamp_ms)
+        };
+        if bytes == content.bytes && log_store == LogStore::Off {
+            return Ok(Durable {
                 at: self.staged.key.key(),
                 etag: content.etag.clone(),
-                sha256: keys::content_hash(&content.bytes),
-            }),
-            after_ms => {
-                let stamp_ms = after_ms.map(|after_ms| self.ctx.now_ms().max(after_ms.saturating_add(1)));
-                let bytes = rebase::render(&content.bytes, &admission.rebase, stamp_ms);
-                claim::store_rewritten(self.ctx, &self.staged.key.root, admission.version, proposal, bytes).await
-            }
+                sha256: content_hash(&bytes),
+                bytes,
+            });
         }
+        claim::store_copy(self.ctx, &self.staged.key.root, admission.version, proposal, bytes).await
     }
 
-    async fn refuse(&self, proposal: &Proposal, refusal: Refusal, status: Status) -> Result<Step, CommitError> {
+    async fn refuse(
+        &self,
+        head: &Head,
+        proposal: &Proposal,
+        refusal: Refusal,
+        status: Status,
+    ) -> Result<Step, CommitError> {
         tracing::info!(proposal = %proposal.id, root = %proposal.root, exception = ?refusal.exception,
             reason = refusal.reason, message = refusal.message, "refused");
-        Ok(match claim::refuse(self.ctx, proposal, refusal, status).await? {
+        Ok(match claim::refuse(self.ctx, head, proposal, refusal, status).await? {
             Some(stored) => Step::Done(Box::new(stored)),
             None => Step::Again,
         })
@@ -462,33 +468,45 @@ impl Run<'_> {
     async fn refuse_unread(&mut self, refusal: Refusal) -> Result<Step, CommitError> {
         let root = &self.staged.key.root;
         let lookup = view::load_lookup(self.ctx, root, self.id).await?;
-        if let Some(stored) = self.stored(lookup.as_ref()).await? {
-            if stored.status.is_final() {
-                return Ok(Step::Done(Box::new(stored)));
-            }
-            return self.refuse(&stored, refusal, Status::Rejected).await;
-        }
-        let content = self.content().await?;
         let head = super::head::load(&*self.ctx.ports().items, root).await?;
-        let head = head.unwrap_or_else(|| super::head::Head::fresh(root));
-        let proposal = self.new_proposal(head.generation, &content);
-        self.refuse(&proposal, refusal, Status::Rejected).await
+        let head = head.unwrap_or_else(|| Head::fresh(root));
+        let kind = [AlarmKind::VersionRewritten, AlarmKind::LogBehindHead].into_iter();
+        let reasons = ["LOG_REWRITTEN", "LOG_BEHIND_HEAD"];
+        for (kind, _) in kind.zip(reasons).filter(|(_, reason)| *reason == refusal.reason) {
+            let alarm = Alarm::new(kind, head.version, "judged", &refusal.message, self.ctx.now_ms());
+            alarm::raise(self.ctx, root, head.generation, alarm).await?;
+        }
+        let proposal = match self.stored(lookup.as_ref()).await? {
+            Some(stored) if stored.status.is_final() => return Ok(Step::Done(Box::new(stored))),
+            Some(stored) => stored,
+            None => {
+                let content = self.content().await?;
+                content::new_proposal(self.ctx, self.staged, head.generation, &content)
+            }
+        };
+        self.refuse(&head, &proposal, refusal, Status::Rejected).await
+    }
+
+    /// Keeps a proposal as far as it is; none if it changed since it was read.
+    async fn store(&self, head: &Head, proposal: &Proposal) -> Result<Option<Proposal>, CommitError> {
+        let (updated_ms, revision) = (self.ctx.now_ms(), self.ctx.new_revision());
+        let next = Proposal { updated_ms, revision, ..proposal.clone() };
+        let mut writes = vec![proposal.write(&next)?];
+        writes.extend(claim::index_writes(proposal, head));
+        Ok((self.ctx.transact(&writes).await? == Transacted::Done).then_some(next))
     }
 
     /// Catalog-managed tables: the event is recorded, nothing else.
-    async fn record_ignored(&self, proposal: Proposal) -> Result<Step, CommitError> {
+    async fn record_ignored(&self, head: &Head, mut proposal: Proposal) -> Result<Step, CommitError> {
         if !proposal.revision.is_empty() {
             return Ok(Step::Done(Box::new(proposal)));
         }
-        let mut next = Proposal { revision: self.ctx.new_revision(), ..proposal.clone() };
-        next.warnings
-            .push("the table is catalog-managed: its catalog judges commits; this one was only recorded".into());
-        let mut writes = vec![proposal.write(&next)?];
-        writes.extend(claim::index_writes(&proposal));
-        match self.ctx.transact(&writes).await? {
-            super::context::Transacted::Done => Ok(Step::Done(Box::new(next))),
-            super::context::Transacted::Refused(_) => Ok(Step::Again),
-        }
+        let text = "the table is catalog-managed: its catalog judges commits; this one was only recorded";
+        proposal.warnings.push(text.into());
+        Ok(match self.store(head, &proposal).await? {
+            Some(stored) => Step::Done(Box::new(stored)),
+            None => Step::Again,
+        })
     }
 
     /// The catalog is told, where that is still due.
@@ -517,15 +535,6 @@ impl Run<'_> {
     }
 }
 
-fn too_old(reason: &str, text: String) -> Refusal {
-    Refusal::new(
-        Exception::ConcurrentWriteException,
-        reason,
-        text,
-        "read the table again, redo the operation on its new state, and propose it under a new id",
-    )
-}
-
 /// The answer to a proposal whose id was used for other content before; not stored.
 fn reused(stored: &Proposal) -> Proposal {
     let text = format!("the id {} was used for other content before (now {})", stored.id, stored.status.name());
@@ -536,4 +545,22 @@ fn reused(stored: &Proposal) -> Proposal {
         "give every proposal an id of its own; ask for the first one's verdict by its id",
     );
     Proposal { status: Status::Rejected, refusal: Some(refusal), sync: SyncState::None, ..stored.clone() }
+}
+
+/// The verdict where the staged object is gone before there was one.
+fn staged_gone() -> Refusal {
+    Refusal::new(
+        Exception::InvalidCommitException,
+        "STAGED_OBJECT_GONE",
+        "the staged commit was deleted before it could be judged",
+        "stage it under a new id, and leave it where it is until there is a verdict",
+    )
+}
+
+/// Ends a proposal that was broken off for want of time too often, with a named reason (C8).
+pub(super) async fn refuse_too_slow(ctx: Context<'_>, staged: &Staged, error: &CommitError) -> Result<(), CommitError> {
+    let mut ahead = Ahead::default();
+    let id = ProposalId(staged.key.id);
+    let mut run = Run { ctx, staged, id, ahead: &mut ahead, content: None, proved: None, fence_waited_ms: 0 };
+    run.refuse_unread(fold::too_slow(error)).await.map(|_| ())
 }

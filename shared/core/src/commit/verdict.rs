@@ -91,6 +91,13 @@ pub struct Winner {
     pub operation: Option<String>,
 }
 
+/// Rows of a file, counted from 0, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowRange {
+    pub first: u64,
+    pub last: u64,
+}
+
 /// Where in the commit the trouble is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
@@ -98,6 +105,8 @@ pub struct Place {
     pub file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<RowRange>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -180,6 +189,11 @@ impl Refusal {
         self
     }
 
+    pub fn rows(mut self, first: u64, last: u64) -> Refusal {
+        self.place.rows = Some(RowRange { first, last });
+        self
+    }
+
     pub fn won_by(mut self, version: Version, operation: Option<&str>) -> Refusal {
         self.winner = Some(Winner { version: version.0, operation: operation.map(clip) });
         self
@@ -239,6 +253,8 @@ impl Verdict {
             refusal: proposal.refusal.as_deref(),
             warnings: &proposal.warnings,
             partition_sync: sync.map(|status| SyncJson { status, text: sync_text }),
+            synced_ms: proposal.synced_ms,
+            judged_up_to: proposal.folded.filter(|_| !proposal.status.is_final()).map(|version| version.0),
             received_ms: proposal.received_ms,
             updated_ms: proposal.updated_ms,
         })
@@ -263,6 +279,12 @@ struct VerdictJson<'a> {
     warnings: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     partition_sync: Option<SyncJson<'a>>,
+    /// Since when the catalog shows the commit's partitions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    synced_ms: Option<i64>,
+    /// Winners up to this version are no conflict; judging goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    judged_up_to: Option<i64>,
     received_ms: i64,
     updated_ms: i64,
 }

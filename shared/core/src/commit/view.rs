@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::claim::Completed;
+use super::claim::{Between, Completed};
 use super::context::{Context, Transacted};
 use super::error::CommitError;
 use super::head::Head;
@@ -45,6 +45,9 @@ const REMEMBERED_COMMITS_MAX_BYTES: usize = 1024 * 1024;
 pub struct View {
     pub root: Location,
     pub head: Head,
+    /// The revision of the head since which nobody but this run has written to it: what was seen under that one, no sweep
+    /// can have deleted since.
+    pub unbroken_since: String,
     pub latest: Version,
     /// ETag of the latest commit.
     pub latest_etag: Option<ETag>,
@@ -219,7 +222,16 @@ async fn catch_up(
     state.spill(ctx.ports(), root).await?;
     let latest_etag = listing.commit(latest).map(|entry| entry.etag.clone());
     let warm = Some(ctx.app.warm.clone());
-    Ok(View { root: root.clone(), head, latest, latest_etag, state: Some(state), held, warm })
+    Ok(View {
+        root: root.clone(),
+        unbroken_since: head.revision.clone(),
+        head,
+        latest,
+        latest_etag,
+        state: Some(state),
+        held,
+        warm,
+    })
 }
 
 /// The head does not know the table, or not this one: the log is read, and compared with what the head says.
@@ -233,7 +245,16 @@ async fn read_log(
     let latest_etag = listing.commit(latest).map(|entry| entry.etag.clone());
     let (mut held, warm) = (Held::default(), Some(ctx.app.warm.clone()));
     if latest == Version::NONE {
-        return Ok(Some(View { root: root.clone(), head, latest, latest_etag, state: None, held, warm }));
+        return Ok(Some(View {
+            root: root.clone(),
+            unbroken_since: head.revision.clone(),
+            head,
+            latest,
+            latest_etag,
+            state: None,
+            held,
+            warm,
+        }));
     }
     let mut paths = PathCollector::default();
     let snapshot = read_state(ctx, root, listing, latest, &Wanted::AtMost(SMALL_FILES), Some(&mut paths)).await?;
@@ -256,7 +277,16 @@ async fn read_log(
     held.has_tried_paths = true;
     held.is_large = snapshot.covers != Covers::All;
     held.base = (!held.is_large).then(|| Arc::new(snapshot));
-    Ok(Some(View { root: root.clone(), head, latest, latest_etag, state: Some(state), held, warm }))
+    Ok(Some(View {
+        root: root.clone(),
+        unbroken_since: head.revision.clone(),
+        head,
+        latest,
+        latest_etag,
+        state: Some(state),
+        held,
+        warm,
+    }))
 }
 
 /// The state at a version, from a listing; tells `paths` of every file that may be live.
@@ -298,7 +328,7 @@ async fn check_history(ctx: Context<'_>, head: &Head, listing: &LogListing) -> R
     let record = VersionRecord::decode(&item)?;
     let commit =
         snapshot::read_commit(&*ctx.ports().objects, &head.root, head.version).await.map_err(snapshot_error)?;
-    if keys::content_hash(&commit.bytes) == record.sha256 {
+    if record.sha256.is_some_and(|sha256| keys::content_hash(&commit.bytes) == sha256) {
         return Ok(());
     }
     tracing::error!(root = %head.root, version = %head.version, "a published version holds other content than was published");
@@ -346,8 +376,9 @@ pub async fn open_generation(ctx: Context<'_>, head: &Head, born_ms: i64) -> Res
     let next = Head {
         generation: Generation(head.generation.0.saturating_add(1)),
         born_ms,
-        // A sweep that is under way keeps its fence.
+        // A sweep that is under way keeps its fence, and other writers keep their log store.
         fence: head.fence.clone(),
+        log_store: head.log_store,
         revision: ctx.new_revision(),
         ..Head::fresh(&head.root)
     };
@@ -445,6 +476,9 @@ impl View {
 
     /// Goes on from a commit of our own, without reading anything, and has the table remembered.
     pub fn advance(&mut self, completed: Completed) {
+        if completed.between == Between::Others {
+            self.unbroken_since.clone_from(&completed.head.revision);
+        }
         self.latest = completed.head.version;
         self.latest_etag.clone_from(&completed.head.log_etag);
         self.state.clone_from(&completed.head.state);

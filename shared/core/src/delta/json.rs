@@ -1,5 +1,6 @@
 //! JSON from strangers: duplicate members refused, depth and size bounded; and edits that keep every other byte.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -9,6 +10,8 @@ use thiserror::Error;
 
 /// Nesting of objects and arrays that is still read.
 pub const JSON_MAX_DEPTH: usize = 64;
+/// Values of one text; each takes more memory than its two letters.
+pub const JSON_MAX_VALUES: usize = 1_000_000;
 
 /// A text is not JSON that we accept.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -19,15 +22,19 @@ pub enum JsonError {
     DuplicateMember(String),
     #[error("nested deeper than {JSON_MAX_DEPTH} levels")]
     TooDeep,
+    #[error("more than {JSON_MAX_VALUES} values")]
+    TooMany,
 }
 
 const DUPLICATE: &str = "duplicate member ";
 const TOO_DEEP: &str = "nested too deep";
+const TOO_MANY: &str = "too many values";
 
-/// Parses one JSON text; refuses duplicate members and nesting beyond [`JSON_MAX_DEPTH`].
+/// Parses one JSON text; refuses duplicate members, nesting beyond [`JSON_MAX_DEPTH`] and more than [`JSON_MAX_VALUES`].
 pub fn parse_strict(text: &str) -> Result<Value, JsonError> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Strict { depth: 0 }
+    let values = Cell::new(0);
+    let value = Strict { depth: 0, values: &values }
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
         .map_err(|error| classify(&error))?;
@@ -39,6 +46,9 @@ fn classify(error: &serde_json::Error) -> JsonError {
     if text.starts_with(TOO_DEEP) || text.starts_with("recursion limit exceeded") {
         return JsonError::TooDeep;
     }
+    if text.starts_with(TOO_MANY) {
+        return JsonError::TooMany;
+    }
     match text.strip_prefix(DUPLICATE) {
         // serde_json appends " at line l column c".
         Some(rest) => JsonError::DuplicateMember(rest.rsplit_once(" at line ").map_or(rest, |(name, _)| name).into()),
@@ -47,25 +57,35 @@ fn classify(error: &serde_json::Error) -> JsonError {
 }
 
 #[derive(Clone, Copy)]
-struct Strict {
+struct Strict<'c> {
     depth: usize,
+    /// Read so far.
+    values: &'c Cell<usize>,
 }
 
-impl Strict {
-    fn deeper<E: de::Error>(self) -> Result<Strict, E> {
-        if self.depth >= JSON_MAX_DEPTH { Err(E::custom(TOO_DEEP)) } else { Ok(Strict { depth: self.depth + 1 }) }
+impl<'c> Strict<'c> {
+    fn deeper<E: de::Error>(self) -> Result<Strict<'c>, E> {
+        if self.depth >= JSON_MAX_DEPTH {
+            Err(E::custom(TOO_DEEP))
+        } else {
+            Ok(Strict { depth: self.depth + 1, ..self })
+        }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict {
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.values.set(self.values.get() + 1);
+        if self.values.get() > JSON_MAX_VALUES {
+            return Err(de::Error::custom(TOO_MANY));
+        }
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,13 +164,28 @@ pub fn compact(text: &str) -> String {
 /// Sets one member of the object at `outer` in a one-member line such as `{"commitInfo":{…}}`; all other members keep
 /// their spelling (also numbers that do not fit into 64 bits).
 pub fn set_member(line: &str, outer: &str, name: &str, value: &Value) -> Result<String, JsonError> {
+    set_path(line, &[outer, name], value)
+}
+
+/// Sets the member at the end of `path`; objects on the way that are absent or null are made. All other members keep
+/// their spelling.
+pub fn set_path(text: &str, path: &[&str], value: &Value) -> Result<String, JsonError> {
     let syntax = |error: serde_json::Error| JsonError::Syntax(error.to_string());
-    let mut action: Members = serde_json::from_str(line).map_err(syntax)?;
-    let inner = action.get(outer).map_or("{}", RawValue::get);
-    let mut members: Members = serde_json::from_str(inner).map_err(syntax)?;
-    members.set(name, value.to_string()).map_err(syntax)?;
-    action.set(outer, members.to_text()).map_err(syntax)?;
-    Ok(action.to_text())
+    let Some((name, rest)) = path.split_first() else { return Ok(value.to_string()) };
+    let mut members: Members = serde_json::from_str(text).map_err(syntax)?;
+    let inner = members.get(name).map(RawValue::get).filter(|inner| *inner != "null").unwrap_or("{}");
+    let inner = set_path(inner, rest, value)?;
+    members.set(name, inner).map_err(syntax)?;
+    Ok(members.to_text())
+}
+
+/// The name of the only member of an object; `None` for anything else.
+pub fn only_member(text: &str) -> Option<String> {
+    let members: Members = serde_json::from_str(text).ok()?;
+    match members.0.as_slice() {
+        [(name, _)] => Some(name.clone()),
+        _ => None,
+    }
 }
 
 /// The members of an object, in their order, each with its own text.
@@ -210,6 +245,9 @@ mod tests {
         let deep = format!("{}{}", "[".repeat(JSON_MAX_DEPTH + 1), "]".repeat(JSON_MAX_DEPTH + 1));
         assert_eq!(parse_strict(&deep), Err(JsonError::TooDeep));
         assert_eq!(parse_strict(&"[".repeat(100_000)), Err(JsonError::TooDeep));
+        let many = |count: usize| format!("[{}1]", "1,".repeat(count - 1));
+        assert_eq!(parse_strict(&many(JSON_MAX_VALUES)), Err(JsonError::TooMany));
+        assert!(parse_strict(&many(JSON_MAX_VALUES - 1)).is_ok());
         for bad in ["", "{", "{} {}", "{\"a\":01}", "nul"] {
             assert!(matches!(parse_strict(bad), Err(JsonError::Syntax(_))), "{bad}");
         }
@@ -220,6 +258,17 @@ mod tests {
         let line = r#"{"commitInfo":{"z":1.50,"big":123456789012345678901234567890,"t":"a \"b\" { }"}}"#;
         let edited = set_member(line, "commitInfo", "inCommitTimestamp", &Value::from(7)).unwrap();
         assert_eq!(edited, line.replace("}\"}}", "}\",\"inCommitTimestamp\":7}}"));
+        let deep = set_path(line, &["commitInfo", "tags", "a.b"], &Value::from("x")).unwrap();
+        assert_eq!(deep, line.replace("}\"}}", "}\",\"tags\":{\"a.b\":\"x\"}}}"));
+        assert_eq!(
+            set_path(r#"{"a":{"b":null}}"#, &["a", "b", "c"], &Value::Null).unwrap(),
+            r#"{"a":{"b":{"c":null}}}"#
+        );
+        assert!(set_path(r#"{"a":1}"#, &["a", "b"], &Value::Null).is_err());
+        assert_eq!(
+            (only_member(line).as_deref(), only_member("{}"), only_member("1")),
+            (Some("commitInfo"), None, None)
+        );
         let pretty = "{\n  \"add\" : { \"path\": \"a b\\\" \\\\\", \"size\":\t1 }\r\n}";
         assert_eq!(compact(pretty), r#"{"add":{"path":"a b\" \\","size":1}}"#);
     }

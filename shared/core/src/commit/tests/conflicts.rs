@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::judging::protocol;
 use super::kit::{Kit, short};
-use crate::delta::testkit::append_info;
+use crate::delta::testkit::{NOW_MS, TABLE_ID, append_info, creation_of};
 
 /// What a commit does. Files are named by letters: `a` and `b` exist (partitions x and y), others are new.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +103,10 @@ async fn outcome(a: Does, b: Does, isolation: &str, vectors: bool) -> String {
     let kit = Kit::empty().await;
     let mut creation = kit.table.creation();
     creation[1]["metaData"]["configuration"]["delta.isolationLevel"] = json!(isolation);
+    if matches!(a, Does::Domain(_)) {
+        creation[0] =
+            json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["domainMetadata"]}});
+    }
     if vectors {
         creation[0] = json!({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7,
             "readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}});
@@ -235,4 +240,73 @@ async fn new_columns_may_come_with_the_files_that_have_them() {
     let refused = kit.propose(1, 1, &[add.clone(), append_info()]).await;
     assert_eq!(short(&refused), "rejected SchemaMismatchException SCHEMA");
     assert_eq!(short(&kit.propose(1, 2, &[metadata, add, append_info()]).await), "committed 1");
+}
+
+/// A table that numbers its rows and stamps its commits, at version 0.
+async fn numbered_table() -> Kit {
+    let kit = Kit::empty().await;
+    let properties = json!({"delta.enableRowTracking": "true", "delta.enableInCommitTimestamps": "true"});
+    let mut creation = creation_of(TABLE_ID, &[], properties);
+    creation[0] = protocol(&["domainMetadata", "inCommitTimestamp", "rowTracking"]);
+    let mut info = creation.pop().unwrap();
+    info["commitInfo"]["inCommitTimestamp"] = json!(NOW_MS + 5_000);
+    creation.insert(0, info);
+    kit.table.log(0, &creation).await;
+    kit
+}
+
+async fn published(kit: &Kit, version: i64) -> Vec<Value> {
+    let bytes = kit.table.version(version).await.unwrap();
+    std::str::from_utf8(&bytes).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn what_is_published_is_numbered_and_stamped_for_its_version() {
+    let kit = numbered_table().await;
+    // Both read version 0 and number their three rows from 0.
+    for id in 1..=2 {
+        let mut add = kit.file(&format!("{id}.parquet")).await;
+        add["add"]["baseRowId"] = json!(0);
+        add["add"]["defaultRowCommitVersion"] = json!(1);
+        add["add"]["tags"] = json!({"odd": "1.50"});
+        let mark = json!({"domainMetadata": {"domain": "delta.rowTracking", "configuration": "{\"rowIdHighWaterMark\":2}", "removed": false}});
+        let verdict = kit.propose(1, id, &[add, mark, append_info()]).await;
+        assert_eq!(short(&verdict), format!("committed {id}"));
+    }
+    let first = published(&kit, 1).await;
+    assert_eq!(first[0]["commitInfo"]["inCommitTimestamp"], json!(NOW_MS + 5_001), "later than the last one");
+    assert_eq!((&first[1]["add"]["baseRowId"], first.len()), (&json!(0), 3));
+    let second = published(&kit, 2).await;
+    assert_eq!(second[0]["commitInfo"]["inCommitTimestamp"], json!(NOW_MS + 5_002));
+    let add = &second[1]["add"];
+    assert_eq!((&add["baseRowId"], &add["defaultRowCommitVersion"]), (&json!(3), &json!(2)));
+    assert_eq!(second[2]["domainMetadata"]["configuration"], json!("{\"rowIdHighWaterMark\":5}"));
+    // The head knows the mark: an append without numbers gets them.
+    let verdict = kit.propose(3, 3, &[kit.file("3.parquet").await, append_info()]).await;
+    assert_eq!(short(&verdict), "committed 3");
+    let third = published(&kit, 3).await;
+    assert_eq!(third[1]["add"]["baseRowId"], json!(6));
+    assert_eq!(third[2]["domainMetadata"]["configuration"], json!("{\"rowIdHighWaterMark\":8}"));
+}
+
+#[tokio::test]
+async fn a_commit_may_switch_timestamps_on() {
+    let kit = Kit::empty().await;
+    let mut creation = creation_of(TABLE_ID, &[], json!({}));
+    creation[0] = protocol(&["inCommitTimestamp"]);
+    kit.table.log(0, &creation).await;
+    assert_eq!(short(&kit.propose(1, 1, &[kit.file("1.parquet").await, append_info()]).await), "committed 1");
+    let mut metadata = creation[1].clone();
+    metadata["metaData"]["configuration"]["delta.enableInCommitTimestamps"] = json!("true");
+    let enable = [metadata, json!({"commitInfo": {"operation": "SET TBLPROPERTIES", "operationParameters": {}}})];
+    assert_eq!(short(&kit.propose(1, 2, &enable).await), "committed 2");
+    let lines = published(&kit, 2).await;
+    let stamp = lines[0]["commitInfo"]["inCommitTimestamp"].as_i64().unwrap();
+    let properties = &lines[1]["metaData"]["configuration"];
+    assert_eq!(properties["delta.inCommitTimestampEnablementVersion"], json!("2"));
+    assert_eq!(properties["delta.inCommitTimestampEnablementTimestamp"], json!(stamp.to_string()));
+    // An append that read before that follows with a timestamp of its own.
+    assert_eq!(short(&kit.propose(2, 3, &[kit.file("3.parquet").await, append_info()]).await), "committed 3");
+    let later = published(&kit, 3).await[0]["commitInfo"]["inCommitTimestamp"].as_i64().unwrap();
+    assert!(later > stamp);
 }

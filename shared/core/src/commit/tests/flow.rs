@@ -188,6 +188,26 @@ async fn foreign_commits_are_winners_like_any_other() {
 }
 
 #[tokio::test]
+async fn winners_of_others_are_read_once_in_a_batch() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+    for version in [2, 3] {
+        kit.table.log(version, &[kit.file(&format!("foreign-{version}.parquet")).await, append_info()]).await;
+    }
+    let mut staged = Vec::new();
+    for id in 2..=4_u128 {
+        staged.push(kit.stage(2, id, &[kit.file(&format!("{id}.parquet")).await, append_info()]).await);
+    }
+    let before = kit.table.world.objects.object_usage();
+    let verdicts: Vec<String> =
+        kit.judge_all(staged).await.into_iter().map(|(_, outcome)| short(&verdict(outcome))).collect();
+    assert_eq!(verdicts, ["committed 4", "committed 5", "committed 6"]);
+    let used = kit.table.world.objects.object_usage().since(&before);
+    // Three staged objects, three footers, two winners.
+    assert_eq!((used.gets, used.lists, used.puts, used.heads), (3 + 3 + 2, 1, 3, 0));
+}
+
+#[tokio::test]
 async fn a_foreign_writer_may_take_the_version_that_was_claimed() {
     let kit = Kit::unpartitioned(json!({})).await;
     let staged = kit.stage(1, 1, &[kit.file("a.parquet").await, append_info()]).await;

@@ -79,7 +79,7 @@ impl Kit {
     }
 
     pub fn ctx_for(&self, ms: i64) -> Context<'_> {
-        Context { app: &self.app, deadline: Deadline::in_ms(&*self.table.world.clock, ms), sink: &*self.sink }
+        Context::new(&self.app, Deadline::in_ms(&*self.table.world.clock, ms), &*self.sink)
     }
 
     /// Stages and judges.
@@ -98,7 +98,7 @@ impl Kit {
     }
 
     pub async fn judge_all(&self, staged: Vec<Staged>) -> Vec<(StagedKey, Result<Outcome, CommitError>)> {
-        let arrivals = staged.into_iter().map(|staged| Arrival { staged, event_time: String::new() }).collect();
+        let arrivals = staged.into_iter().map(|staged| Arrival::new(staged, String::new())).collect();
         let outcomes = judge_batch(self.ctx(), arrivals).await;
         outcomes.into_iter().map(|(arrival, outcome)| (arrival.staged.key, outcome)).collect()
     }

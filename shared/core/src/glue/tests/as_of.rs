@@ -69,23 +69,15 @@ impl Wire {
         synced_ms: Option<i64>,
     ) -> String {
         let id = ProposalId(uuid::Uuid::from_u128(id));
+        let staged = ("k".into(), ETag("e".into()));
         let proposal = Proposal {
-            id,
-            root: Location::new("lake", root),
-            generation: Generation(1),
-            staged_key: "k".into(),
-            staged_etag: ETag("e".into()),
             read_version: Version(0),
             status,
             attempts: 1,
-            operation: None,
-            refusal: None,
-            warnings: Vec::new(),
             sync,
             synced_ms,
-            received_ms: NOW_MS,
-            updated_ms: NOW_MS,
             revision: "r".into(),
+            ..Proposal::received(&Location::new("lake", root), Generation(1), id, staged, NOW_MS)
         };
         let lookup = Lookup { id, root: proposal.root.clone(), generation: proposal.generation };
         let items = &self.world.ports.items;

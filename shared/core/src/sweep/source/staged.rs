@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::vectors::files_of;
+use crate::commit::claim::index_writes;
+use crate::commit::content::STAGED_MAX_BYTES;
 use crate::commit::error::CommitError;
 use crate::commit::head::{self, Head};
 use crate::commit::keys::{self, Generation, ProposalId};
 use crate::commit::lookup::Lookup;
-use crate::commit::proposal::{Proposal, Status, SyncState};
-use crate::commit::run::STAGED_MAX_BYTES;
-use crate::commit::time_list::TimeEntry;
+use crate::commit::proposal::{Proposal, Status};
 use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey};
 use crate::delta::path::{Reach, resolve};
 use crate::delta::{Actions, DeletionVector, Strictness, Version, parse_commit};
@@ -98,25 +98,16 @@ pub(super) async fn staged_commits(ports: &Ports, root: &Location) -> Result<Vec
 /// it now; somebody else may have been at it just then.
 pub(super) async fn expire(ports: &Ports, root: &Location, one: &StagedCommit) -> Result<bool, SweepError> {
     let Some(key) = StagedKey::parse(&one.at) else { return Ok(false) };
-    let head = head::load(ports.items.as_ref(), root).await?;
-    let generation = head.map_or(Generation::default(), |head| head.generation);
+    let head = head::load(ports.items.as_ref(), root).await?.unwrap_or_else(|| Head::fresh(root));
     let proposal = one.proposal.as_deref().cloned().unwrap_or_else(|| Proposal {
-        id: ProposalId(key.id),
-        root: root.clone(),
-        generation,
-        staged_key: one.at.key.clone(),
-        staged_etag: one.etag.clone(),
         read_version: key.version.previous(),
-        status: Status::Received,
-        attempts: 0,
-        operation: None,
-        refusal: None,
-        warnings: Vec::new(),
-        sync: SyncState::None,
-        synced_ms: None,
-        received_ms: ports.clock.now_ms(),
-        updated_ms: ports.clock.now_ms(),
-        revision: String::new(),
+        ..Proposal::received(
+            root,
+            head.generation,
+            ProposalId(key.id),
+            (one.at.key.clone(), one.etag.clone()),
+            ports.clock.now_ms(),
+        )
     });
     let mut next = Proposal {
         updated_ms: ports.clock.now_ms(),
@@ -125,9 +116,8 @@ pub(super) async fn expire(ports: &Ports, root: &Location, one: &StagedCommit) -
     };
     next.warnings.push("nobody decided on it for so long that a sweep gave it up".to_owned());
     next.advance(Status::Expired)?;
-    let lookup = Lookup { id: next.id, root: root.clone(), generation: next.generation };
-    let entry = TimeEntry { id: next.id, received_ms: next.received_ms };
-    let writes = [proposal.write(&next)?, lookup.write(), entry.write(root, next.generation)];
+    let mut writes = vec![proposal.write(&next)?];
+    writes.extend(index_writes(&proposal, &head));
     match ports.items.transact(&writes, &next.revision).await {
         Ok(()) => Ok(true),
         Err(TransactError::Cancelled { .. }) => Ok(false),

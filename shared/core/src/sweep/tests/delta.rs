@@ -129,7 +129,7 @@ async fn staged_commits_protect_their_files_until_their_verdict() {
     let (record, gone) = gone_after(&lake).await;
     assert_eq!(gone, BTreeSet::new(), "{record:?}");
     assert_eq!(counts(&record).get("pending_commit"), Some(&2));
-    let ctx = Context { app: &lake.app, deadline: lake.deadline(), sink: &NoCatalog };
+    let ctx = Context::new(&lake.app, lake.deadline(), &NoCatalog);
     let outcome = judge_one(ctx, &Staged { key: key.clone(), etag: Some(etag) }).await.unwrap();
     let Outcome::Verdict(verdict) = outcome else { panic!("{outcome:?}") };
     assert_eq!(verdict.status().name(), "rejected");
@@ -294,7 +294,7 @@ async fn a_proposal_staged_at_any_moment_is_committed_with_its_file_or_refused()
     with_action_before_each_read(
         async move |lake, kit, calls, _| {
             let key = staged_key(kit);
-            let ctx = Context { app: &lake.app, deadline: lake.deadline(), sink: &NoCatalog };
+            let ctx = Context::new(&lake.app, lake.deadline(), &NoCatalog);
             let outcome = judge_one(ctx, &Staged { key, etag: None }).await.unwrap();
             let Outcome::Verdict(verdict) = outcome else { panic!("{outcome:?}") };
             let exists = lake.keys().contains("wh/t/late.parquet");

@@ -163,7 +163,7 @@ async fn a_rejected_commit_that_names_live_files_takes_none_of_them_along() {
     kit.log(1, std::slice::from_ref(&live)).await;
     let fresh = kit.data("fresh.parquet", None, 3).await;
     let (key, etag) = kit.stage(2, 7, &[append_info(), live, fresh, remove_line("live.parquet", 1)]).await;
-    let ctx = Context { app: &lake.app, deadline: lake.deadline(), sink: &NoCatalog };
+    let ctx = Context::new(&lake.app, lake.deadline(), &NoCatalog);
     judge_one(ctx, &Staged { key: key.clone(), etag: Some(etag) }).await.unwrap();
     lake.days(8);
     let (record, gone) = lake.gone().await;
@@ -198,7 +198,7 @@ async fn what_nobody_decided_on_is_given_up_and_goes_one_retention_later() {
         // What it names cannot be told when it is torn.
         let named = "wh/t/late.parquet".to_owned();
         assert_eq!(gone, if torn { [named.clone()].into() } else { BTreeSet::new() });
-        let ctx = Context { app: &lake.app, deadline: lake.deadline(), sink: &NoCatalog };
+        let ctx = Context::new(&lake.app, lake.deadline(), &NoCatalog);
         judge_one(ctx, &Staged { key: key.clone(), etag: None }).await.unwrap();
         assert_eq!(verdict(&lake, &key).await.as_deref(), Some("expired"), "an event that comes after all");
         lake.days(8);

@@ -1,0 +1,61 @@
+//! Winners that added files which the candidate should have read, or which it adds too.
+
+use super::{Check, Conflict};
+use crate::commit::isolation::Isolation;
+use crate::commit::table_facts::FileValues;
+use crate::commit::verdict::Exception;
+
+impl Check<'_> {
+    /// Files with new rows count, unless partition values or statistics say that none of them was read, also on tables
+    /// without partitions. Rearranged rows and other deletion vectors of a file bring nothing that was not there: whether
+    /// those were read is asked of what was removed.
+    pub(super) fn added_files(&self) -> Result<(), Conflict> {
+        if !self.looks_at_added() {
+            return Ok(());
+        }
+        for file in self.winner.adds.iter().filter(|file| self.winner.brings_rows(file)) {
+            let values =
+                FileValues { partition_values: Some(&file.add.partition_values), stats: file.add.stats.as_deref() };
+            if let Some(reason) = self.may_have_read(values) {
+                let text = format!("version {} added a file that this commit should have read", self.version());
+                let refusal = self.refusal(Exception::ConcurrentAppendException, reason, text);
+                return Err(refusal.file(&file.add.path).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Under WriteSerializable the candidate may be ordered before a blind append, unless it changes the metadata.
+    fn looks_at_added(&self) -> bool {
+        let candidate = self.inputs.candidate;
+        let comes_before_appends =
+            self.inputs.isolation == Isolation::WriteSerializable && candidate.actions.metadata.is_none();
+        if self.inputs.isolation == Isolation::Snapshot || candidate.is_blind() || self.is_about_row_ids() {
+            return false;
+        }
+        !(comes_before_appends && self.winner.is_blind)
+    }
+
+    /// One file cannot be added twice. A file whose old entry the candidate removes it does not add, it replaces; and what
+    /// a backfill numbered is taken over.
+    pub(super) fn added_twice(&self) -> Result<(), Conflict> {
+        let candidate = self.inputs.candidate;
+        let twice = self.winner.adds.iter().find(|file| {
+            candidate.added.contains(&file.key.at)
+                && !candidate.removed.contains(&file.key.at)
+                && !self.folded.dropped.contains(&file.key.at)
+                && !self.folded.backfilled.contains_key(&file.key.at)
+        });
+        match twice {
+            None => Ok(()),
+            Some(file) => {
+                let text = format!("version {} added the same file", self.version());
+                let refusal = self
+                    .refusal(Exception::ConcurrentWriteException, "FILE_ALREADY_ADDED", text)
+                    .class("DELTA_DUPLICATE_ACTIONS_FOUND")
+                    .file(&file.add.path);
+                Err(refusal.into())
+            }
+        }
+    }
+}

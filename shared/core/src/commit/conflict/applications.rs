@@ -1,0 +1,25 @@
+//! Winners with transactions of an application that the candidate wrote or looked up.
+
+use super::{Check, Conflict};
+use crate::commit::verdict::Exception;
+
+impl Check<'_> {
+    /// Two commits of one application are never both right: one of them did not know of the other. A sink that finds its
+    /// own batch wants to skip it, so that has a reason of its own.
+    pub(super) fn applications(&self) -> Result<(), Conflict> {
+        let candidate = self.inputs.candidate;
+        let version = self.version();
+        let theirs = self.winner.commit.actions.txns.iter().find(|txn| candidate.app_ids.contains(&txn.app_id));
+        let Some(theirs) = theirs else { return Ok(()) };
+        let mine = candidate.actions.txns.iter().find(|txn| txn.app_id == theirs.app_id);
+        if mine.is_some_and(|mine| mine.version == theirs.version) {
+            let text = format!(
+                "version {version} holds transaction {} of the application `{}` already; skip it",
+                theirs.version, theirs.app_id
+            );
+            return self.refuse(Exception::ConcurrentTransactionException, "ALREADY_APPLIED", text);
+        }
+        let text = format!("version {version} holds a transaction of the application `{}`", theirs.app_id);
+        self.refuse(Exception::ConcurrentTransactionException, "SAME_APPLICATION", text)
+    }
+}

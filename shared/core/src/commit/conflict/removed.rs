@@ -1,0 +1,122 @@
+//! Winners that removed files which the candidate read or removes too.
+
+use super::{Check, Conflict};
+use crate::commit::facts::AtRead;
+use crate::commit::read_set::{self, Reads};
+use crate::commit::table_facts::FileValues;
+use crate::commit::verdict::{Exception, Refusal};
+use crate::delta::{Actions, RemoveFile};
+use crate::store::ObjectKey;
+
+impl Check<'_> {
+    /// By object alone: another deletion vector of a file that was read is a conflict as well, and so is a file that was
+    /// only moved.
+    pub(super) fn removed_files(&mut self) -> Result<(), Conflict> {
+        let winner = self.winner;
+        for (key, remove) in &winner.removes {
+            if self.folded.dropped.contains(key) || self.only_moved(key, remove) {
+                continue;
+            }
+            let candidate = self.inputs.candidate;
+            // Two rearrangements of one file meet in what they remove, not in what they read.
+            let moved_twice = candidate.removed.contains(key) && candidate.is_rearrangement() && !remove.data_change;
+            if moved_twice {
+                return Err(self.removed_twice(remove));
+            }
+            if let Some(reason) = self.was_read(key, remove) {
+                let text = format!("version {} removed a file that this commit read: {}", self.version(), remove.path);
+                let refusal = self.refusal(Exception::ConcurrentDeleteReadException, reason, text).file(&remove.path);
+                return Err(self.or_superseded(refusal));
+            }
+            if candidate.removed.contains(key) {
+                return Err(self.removed_twice(remove));
+            }
+        }
+        Ok(())
+    }
+
+    /// On tables with deletion vectors a reader does not mind where rows lie, unless the winner clusters. From now on the
+    /// candidate is a reader of the files that they were moved to.
+    fn only_moved(&mut self, key: &ObjectKey, remove: &RemoveFile) -> bool {
+        let candidate = self.inputs.candidate;
+        let touches = candidate.removed.contains(key) || candidate.added.contains(key);
+        let moves = read_set::is_rearrangement(&self.winner.commit.actions);
+        if touches || !moves || !self.inputs.table.has_deletion_vectors || self.winner_clusters() {
+            return false;
+        }
+        if self.was_read(key, remove).is_some() {
+            let outputs = self.winner.adds.iter().map(|file| file.key.at.clone());
+            self.folded.moved.extend(outputs);
+        }
+        true
+    }
+
+    fn removed_twice(&self, remove: &RemoveFile) -> Conflict {
+        let text = format!("version {} removed a file that this commit removes too: {}", self.version(), remove.path);
+        let refusal = self.refusal(Exception::ConcurrentDeleteDeleteException, "SAME_FILE", text);
+        self.or_superseded(refusal.file(&remove.path))
+    }
+
+    /// Why the candidate may have read rows of the file.
+    fn was_read(&mut self, key: &ObjectKey, remove: &RemoveFile) -> Option<&'static str> {
+        let candidate = self.inputs.candidate;
+        // Named, removed, or added once more as it was: the candidate looked at exactly this file.
+        if candidate.read_files.contains(key) || candidate.added.contains(key) {
+            return Some("SAME_FILE");
+        }
+        if self.folded.moved.contains(key) {
+            return Some("SAME_FILE");
+        }
+        match &candidate.reads {
+            Reads::Nothing => return None,
+            _ if self.folded.fresh.contains(key) => return None,
+            Reads::WholeTable => return Some("WHOLE_TABLE_READ"),
+            Reads::Some { .. } => {}
+        }
+        let told = FileValues { partition_values: remove.partition_values.as_ref(), stats: remove.stats.as_deref() };
+        let reason = self.may_have_read(told)?;
+        self.at_read(key, reason)
+    }
+
+    /// The action that removes a file tells less of its rows than the one that added it.
+    fn at_read(&mut self, key: &ObjectKey, reason: &'static str) -> Option<&'static str> {
+        let Some(files) = self.inputs.files.filter(|files| files.knows(key)) else {
+            self.folded.needs_files.insert(key.clone());
+            return None;
+        };
+        match files.at_read(key) {
+            AtRead::Unknown => Some(reason),
+            AtRead::Absent => None,
+            AtRead::Live(adds) => adds.iter().find_map(|add| {
+                let values = FileValues { partition_values: Some(&add.partition_values), stats: add.stats.as_deref() };
+                self.may_have_read(values)
+            }),
+        }
+    }
+
+    /// On tables with deletion vectors a rearrangement that lost its input is not needed any more, unless it or the
+    /// winner clusters: then it is a conflict like any other.
+    fn or_superseded(&self, refusal: Refusal) -> Conflict {
+        let clusters = clusters(&self.inputs.candidate.actions) || self.winner_clusters();
+        let moves_rows = self.inputs.candidate.is_rearrangement() && !self.inputs.candidate.removed.is_empty();
+        if moves_rows && self.inputs.table.has_deletion_vectors && !clusters {
+            Conflict::Superseded(refusal)
+        } else {
+            Conflict::Refused(refusal)
+        }
+    }
+
+    fn winner_clusters(&self) -> bool {
+        clusters(&self.winner.commit.actions)
+    }
+}
+
+/// Whether a commit sorts rows by columns (ZORDER, clustering), so that none keeps its place.
+fn clusters(actions: &Actions) -> bool {
+    let Some(info) = &actions.commit_info else { return false };
+    ["zOrderBy", "clusterBy"].iter().any(|name| is_given(info.parameter(name)))
+}
+
+fn is_given(parameter: Option<String>) -> bool {
+    parameter.is_some_and(|text| !matches!(text.trim(), "" | "[]"))
+}

@@ -1,0 +1,160 @@
+//! Before a table with a log store is judged: entries that others left incomplete are finished as their own writers
+//! would (copied, never moved), and what cannot be finished is named.
+
+use super::super::alarm::{self, Alarm, AlarmKind};
+use super::super::context::Context;
+use super::super::error::CommitError;
+use super::super::head::{self, LogStore};
+use super::super::publish;
+use super::super::verdict::{Exception, Refusal};
+use super::super::view::{View, ViewError};
+use super::{Completion, Entry, clear_old, complete, newest, of_table, rescue, since, take_away};
+use crate::delta::Version;
+use crate::delta::log::commit_key;
+use crate::store::{GetOptions, Object, ObjectError};
+
+/// What a look at the log store found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Inspection {
+    /// Nothing is in the way.
+    Fine,
+    /// The log moved on: read the table again.
+    Moved,
+    /// No commit of the table can be made.
+    Refused(Refusal),
+}
+
+/// Looks at the entries that matter to a table as it was just read; notes on its head if the table turns out to be
+/// shared. Asks nothing of a table that is not shared and that nobody else wrote to.
+pub async fn inspect(ctx: Context<'_>, view: &mut View) -> Result<Inspection, ViewError> {
+    let metadata = view.state.as_ref().map(|state| &state.metadata);
+    let mut log_store = of_table(&view.head, metadata);
+    let is_news = view.head.revision.is_empty() || view.head.version < view.latest;
+    if log_store == LogStore::Off && !is_news {
+        return Ok(Inspection::Fine);
+    }
+    clear_old(ctx, &view.head).await?;
+    let entries = if view.head.version == Version::NONE {
+        newest(ctx, &view.root).await?
+    } else {
+        since(ctx, &view.root, view.head.version).await?
+    };
+    if entries.iter().any(|entry| !entry.is_ours()) && log_store == LogStore::Off {
+        tracing::info!(root = %view.root, "the table is shared with writers of a log store");
+        log_store = LogStore::Shared;
+    }
+    if log_store == LogStore::Shared {
+        view.head.log_store = LogStore::Shared;
+    }
+    for entry in &entries {
+        match settle(ctx, view, entry).await? {
+            Inspection::Fine => {}
+            other => return Ok(other),
+        }
+    }
+    Ok(Inspection::Fine)
+}
+
+async fn settle(ctx: Context<'_>, view: &mut View, entry: &Entry) -> Result<Inspection, ViewError> {
+    if entry.version <= view.latest {
+        // Old delta-rs writers are stuck on an incomplete entry whose file exists.
+        if entry.completion == Completion::Incomplete {
+            complete(ctx, entry).await?;
+        }
+        if !entry.is_ours() {
+            let winners = view.winners(ctx, entry.version, entry.version).await?;
+            if let Some(published) = winners.first() {
+                rescue::check(ctx, &view.head, entry, &published.bytes).await?;
+            }
+        }
+        return Ok(Inspection::Fine);
+    }
+    match ctx.ports().objects.head(&commit_key(&view.root, entry.version)).await {
+        Ok(_) => return Ok(Inspection::Moved),
+        Err(ObjectError::NotFound(_)) => {}
+        Err(error) => return Err(CommitError::from(error).into()),
+    }
+    if entry.is_ours() {
+        return ours(ctx, view, entry).await;
+    }
+    foreign(ctx, view, entry).await
+}
+
+/// An entry of ours without its version: a claim under way, or what is left of one.
+async fn ours(ctx: Context<'_>, view: &View, entry: &Entry) -> Result<Inspection, ViewError> {
+    let now = head::load(&*ctx.ports().items, &view.root).await?;
+    if now.is_some_and(|now| now.revision != view.head.revision) {
+        return Ok(Inspection::Moved);
+    }
+    take_away(ctx, entry).await?;
+    Ok(Inspection::Fine)
+}
+
+async fn foreign(ctx: Context<'_>, view: &View, entry: &Entry) -> Result<Inspection, ViewError> {
+    let bytes = match temp_object(ctx, view, entry).await? {
+        Some(object) if object.meta.last_modified_ms >= view.head.born_ms => Some(object.bytes),
+        Some(_) => return stale(ctx, view, entry).await,
+        None => None,
+    };
+    let says_written = entry.completion == Completion::Complete;
+    // Without a log there is nothing that a later version could follow.
+    let is_rootless = view.latest == Version::NONE && (says_written || entry.version > Version(0));
+    match bytes {
+        _ if is_rootless => stale(ctx, view, entry).await,
+        None if says_written => stale(ctx, view, entry).await,
+        _ if entry.version > view.latest.next() => {
+            let text = format!(
+                "delta_log has an entry for version {}, and the log ends at version {}",
+                entry.version, view.latest
+            );
+            refused(ctx, view, entry, AlarmKind::LogStoreAhead, text).await
+        }
+        None => {
+            let text = format!(
+                "version {} was begun by another writer, and its bytes ({}) are gone",
+                entry.version, entry.temp_path
+            );
+            refused(ctx, view, entry, AlarmKind::LogStoreBytesMissing, text).await
+        }
+        Some(bytes) => {
+            tracing::info!(root = %view.root, version = entry.version.0, "finishing the commit of another writer");
+            publish::put_version(ctx, &view.root, entry.version, &bytes, None).await?;
+            complete(ctx, entry).await?;
+            Ok(Inspection::Moved)
+        }
+    }
+}
+
+async fn temp_object(ctx: Context<'_>, view: &View, entry: &Entry) -> Result<Option<Object>, CommitError> {
+    let Some(at) = entry.temp_key(&view.root) else { return Ok(None) };
+    match ctx.ports().objects.get(&at, &GetOptions::default()).await {
+        Ok(object) => Ok(Some(object)),
+        Err(ObjectError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The entry speaks of something that is not there any more.
+async fn stale(ctx: Context<'_>, view: &View, entry: &Entry) -> Result<Inspection, ViewError> {
+    let text = format!("delta_log had an entry for version {}, of which there is nothing", entry.version);
+    raise(ctx, view, entry, AlarmKind::LogStoreStale, &text).await?;
+    take_away(ctx, entry).await?;
+    Ok(Inspection::Fine)
+}
+
+async fn refused(
+    ctx: Context<'_>,
+    view: &View,
+    entry: &Entry,
+    kind: AlarmKind,
+    text: String,
+) -> Result<Inspection, ViewError> {
+    raise(ctx, view, entry, kind, &text).await?;
+    let refusal = Refusal::new(Exception::DamagedLogException, kind.name(), text, kind.advice());
+    Ok(Inspection::Refused(refusal))
+}
+
+async fn raise(ctx: Context<'_>, view: &View, entry: &Entry, kind: AlarmKind, text: &str) -> Result<(), CommitError> {
+    let alarm = Alarm::new(kind, entry.version, &entry.temp_path, text, ctx.now_ms());
+    alarm::raise(ctx, &view.root, view.head.generation, alarm).await
+}

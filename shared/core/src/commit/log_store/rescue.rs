@@ -1,0 +1,121 @@
+//! A commit that a writer of the log store believes it made, and that a plain conditional put overtook: that writer's
+//! copy met an existing file, which it takes for its own (12.2). Its bytes are still there, so they are proposed again.
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::super::alarm::{self, Alarm, AlarmKind};
+use super::super::context::Context;
+use super::super::door::redelivery;
+use super::super::error::CommitError;
+use super::super::head::{Head, LogStore};
+use super::super::keys::{self, ProposalId, content_hash};
+use super::{Completion, Entry, complete, since};
+use crate::delta::log::{StagedKey, commit_key};
+use crate::delta::{Strictness, Version, parse_commit};
+use crate::store::{GetOptions, ObjectError, PutCondition, PutOptions, QueueName, Write};
+
+/// A commit that was overtaken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overtaken {
+    pub version: Version,
+    /// The proposal that was made of it.
+    pub proposal: ProposalId,
+}
+
+/// Compares what an entry's writer meant with what its version holds; proposes it anew if these are two commits.
+pub(super) async fn check(
+    ctx: Context<'_>,
+    head: &Head,
+    entry: &Entry,
+    published: &Bytes,
+) -> Result<Option<Overtaken>, CommitError> {
+    let Some(at) = entry.temp_key(&head.root) else { return Ok(None) };
+    let meant = match ctx.ports().objects.get(&at, &GetOptions::default()).await {
+        Ok(object) if object.meta.last_modified_ms >= head.born_ms => object.bytes,
+        // Of the table before; or moved to its version by an old delta-rs.
+        Ok(_) | Err(ObjectError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if meant == *published || is_same_transaction(&meant, published) {
+        return Ok(None);
+    }
+    propose(ctx, head, entry, meant).await.map(Some)
+}
+
+fn is_same_transaction(meant: &Bytes, published: &Bytes) -> bool {
+    let txn_id = |bytes: &Bytes| {
+        let actions = parse_commit(bytes, Strictness::Log).ok()?;
+        actions.commit_info.as_ref().and_then(|info| info.text("txnId")).map(str::to_owned)
+    };
+    txn_id(meant).is_some_and(|id| Some(id) == txn_id(published))
+}
+
+/// The same commit is the same proposal, however often it is found.
+fn proposal_id(head: &Head, entry: &Entry, sha256: &str) -> Uuid {
+    let name = format!("{}#{}#{}#{}#{sha256}", head.root, head.generation.0, entry.version, entry.temp_path);
+    let mut bytes = [0; 16];
+    bytes.iter_mut().zip(Sha256::digest(name)).for_each(|(byte, digest)| *byte = digest);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
+async fn propose(ctx: Context<'_>, head: &Head, entry: &Entry, bytes: Bytes) -> Result<Overtaken, CommitError> {
+    let id = proposal_id(head, entry, &content_hash(&bytes));
+    let at = StagedKey { root: head.root.clone(), version: entry.version, id }.key();
+    let options = PutOptions { condition: PutCondition::Absent, ..PutOptions::default() };
+    match ctx.ports().objects.put(&at, bytes, &options).await {
+        // The bucket's events bring it as well; a message of our own does not depend on them.
+        Ok(etag) => ctx.ports().queue.send(QueueName::Commits, redelivery(&at, Some(&etag), 0), 0).await?,
+        Err(ObjectError::PreconditionFailed(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let text = format!(
+        "another writer's version {} ({}) was overtaken by a writer without a log store; it was proposed again as {id}",
+        entry.version, entry.temp_path
+    );
+    let alarm = Alarm::new(AlarmKind::CommitOvertaken, entry.version, &entry.temp_path, &text, ctx.now_ms());
+    alarm::raise(ctx, &head.root, head.generation, alarm.about(ProposalId(id))).await?;
+    Ok(Overtaken { version: entry.version, proposal: ProposalId(id) })
+}
+
+/// Entries of other writers were come upon outside of judging: the table is shared from now on, and what was overtaken is
+/// proposed again.
+pub async fn notice<'e>(
+    ctx: Context<'_>,
+    head: &Head,
+    entries: impl Iterator<Item = &'e Entry>,
+) -> Result<Vec<Overtaken>, CommitError> {
+    let mut overtaken = Vec::new();
+    for entry in entries.filter(|_| !head.revision.is_empty()) {
+        if head.log_store == LogStore::Off {
+            let next = Head { log_store: LogStore::Shared, revision: ctx.new_revision(), ..head.clone() };
+            let write = Write::Put { key: keys::head(&head.root), item: next.encode()?, condition: head.unchanged() };
+            // Refused: the head moved. Whoever looks next finds the entry again.
+            ctx.transact(&[write]).await?;
+        }
+        overtaken.extend(compare(ctx, head, entry).await?);
+    }
+    Ok(overtaken)
+}
+
+async fn compare(ctx: Context<'_>, head: &Head, entry: &Entry) -> Result<Option<Overtaken>, CommitError> {
+    let published = match ctx.ports().objects.get(&commit_key(&head.root, entry.version), &GetOptions::default()).await {
+        Ok(object) => object.bytes,
+        Err(ObjectError::NotFound(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let overtaken = check(ctx, head, entry, &published).await?;
+    // Old delta-rs writers are stuck on an incomplete entry whose file exists.
+    if entry.completion == Completion::Incomplete {
+        complete(ctx, entry).await?;
+    }
+    Ok(overtaken)
+}
+
+/// Looks at every entry that is still there, also of versions long judged: a slow writer may take a version that others
+/// have gone past.
+pub async fn rescue_all(ctx: Context<'_>, head: &Head) -> Result<Vec<Overtaken>, CommitError> {
+    let entries = since(ctx, &head.root, Version(0)).await?;
+    notice(ctx, head, entries.iter().filter(|entry| !entry.is_ours() && entry.version <= head.version)).await
+}

@@ -1,0 +1,97 @@
+//! What an operation read, from the parameters that engines record of it.
+//!
+//! | operation | `predicate` | read |
+//! |---|---|---|
+//! | DELETE, UPDATE | text, or a JSON list of texts | the rows that satisfy one of them; all without one |
+//! | WRITE in another mode than append | text | the rows that satisfy it; all without one |
+//! | MERGE | text beside `mergePredicate` | the rows that satisfy it, unless there are clauses for what the source lacks |
+//! | anything else with files | | the whole table |
+//! | anything else without files | | nothing |
+//!
+//! Of a MERGE only a `predicate` that names no table counts: in one that does, or that has Spark's attribute ids, a column
+//! may be the source's.
+
+use super::predicate::{Origin, Predicate, ReadPredicate};
+use super::{Reads, spark, sql};
+use crate::delta::{Actions, CommitInfo};
+
+/// Longer predicates are unknown.
+const TEXT_MAX_BYTES: usize = 64 * 1024;
+
+/// What a commit without a declaration read that is neither a blind append nor a rearrangement.
+pub fn reads_of(actions: &Actions) -> Reads {
+    let has_files = !(actions.adds.is_empty() && actions.removes.is_empty() && actions.cdc.is_empty());
+    let unknown = if has_files { Reads::WholeTable } else { rows(Vec::new()) };
+    let Some(info) = &actions.commit_info else { return unknown };
+    match info.text("operation") {
+        Some("DELETE" | "UPDATE") => alternatives(info),
+        Some("WRITE") if has_files && replaces_rows(info) => alternatives(info),
+        Some("MERGE") => merge(info).map_or(Reads::WholeTable, |predicate| rows(vec![predicate])),
+        _ => unknown,
+    }
+}
+
+/// An append has no predicate of its own: if it read the table, nobody tells what.
+fn replaces_rows(info: &CommitInfo) -> bool {
+    let is_append = info.parameter("mode").is_none_or(|mode| mode.eq_ignore_ascii_case("append"));
+    !is_append && info.parameter("predicate").is_some()
+}
+
+fn rows(predicates: Vec<ReadPredicate>) -> Reads {
+    Reads::Some { predicates, files: Vec::new() }
+}
+
+/// Whether several texts of a list hold together or one by one, engines do not tell; so each counts.
+fn alternatives(info: &CommitInfo) -> Reads {
+    let Some(text) = info.parameter("predicate") else { return Reads::WholeTable };
+    let one = |predicate| rows(vec![ReadPredicate { predicate, origin: Origin::Sql }]);
+    if text.len() > TEXT_MAX_BYTES {
+        return one(Predicate::Unknown);
+    }
+    match serde_json::from_str::<Vec<String>>(&text) {
+        Ok(texts) if texts.is_empty() => one(Predicate::Always),
+        Ok(texts) => rows(texts.iter().map(|text| parse(text, info)).collect()),
+        Err(_) if text.trim().is_empty() => one(Predicate::Always),
+        Err(_) => rows(vec![parse(&text, info)]),
+    }
+}
+
+/// One text of some engine.
+fn parse(text: &str, info: &CommitInfo) -> ReadPredicate {
+    if spark::has_attribute_ids(text) {
+        return ReadPredicate { predicate: spark::parse(text), origin: Origin::UnquotedSql };
+    }
+    let engine = info.text("engineInfo").unwrap_or_default().to_ascii_lowercase();
+    let dialect = match engine {
+        engine if engine.starts_with("delta-rs") => sql::Dialect::DataFusion,
+        engine if engine.contains("spark") || engine.starts_with("sail") || engine.starts_with("databricks") => {
+            sql::Dialect::Spark
+        }
+        _ => sql::Dialect::Unknown,
+    };
+    let origin = if dialect == sql::Dialect::DataFusion { Origin::Sql } else { Origin::UnquotedSql };
+    ReadPredicate { predicate: sql::parse(text, dialect), origin }
+}
+
+/// The condition on the target alone, where the engine wrote one out.
+fn merge(info: &CommitInfo) -> Option<ReadPredicate> {
+    info.parameter("mergePredicate")?;
+    let clauses = info.parameter("notMatchedBySourcePredicates")?;
+    let text = info.parameter("predicate").filter(|text| text.len() <= TEXT_MAX_BYTES)?;
+    if clauses.trim() != "[]" || spark::has_attribute_ids(&text) {
+        return None;
+    }
+    let parsed = parse(&text, info);
+    (!names_a_table(&parsed.predicate)).then_some(parsed)
+}
+
+fn names_a_table(predicate: &Predicate) -> bool {
+    match predicate {
+        Predicate::Always | Predicate::Unknown => false,
+        Predicate::And(parts) | Predicate::Or(parts) => parts.iter().any(names_a_table),
+        Predicate::Not(part) => names_a_table(part),
+        Predicate::Compare(_, column, _) | Predicate::In(column, _) | Predicate::IsNull(column) => {
+            column.may_be_qualified && column.path.len() > 1
+        }
+    }
+}

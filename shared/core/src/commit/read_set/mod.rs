@@ -1,0 +1,139 @@
+//! What a commit read: declared as `commitInfo.readSet`, or inferred from what its operation says; and which files it may
+//! have read rows of.
+//!
+//! Inference only ever widens. [`declared`] and [`infer`] give predicates, [`bind`] finds their columns in a table, and
+//! [`domain`] is what the action of a file says of a column. A file is excluded if no outcome of the predicate for its
+//! rows can be TRUE.
+
+mod bind;
+mod declared;
+mod domain;
+mod infer;
+mod predicate;
+mod spark;
+mod sql;
+mod tokens;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use bind::physical_name;
+pub use declared::{DeclaredFile, DeclaredReadSet, declared};
+pub use domain::bound;
+pub use predicate::{Column, Comparison, Literal, Origin, Predicate, ReadPredicate, Zone};
+pub use value::{Instant, read};
+
+use super::table_facts::{FileValues, TableFacts};
+use crate::delta::Actions;
+
+/// What a commit read of its table, as far as we know; never less than it did.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reads {
+    /// A blind append.
+    Nothing,
+    WholeTable,
+    /// The rows that satisfy one of the predicates, and these files (paths as in the log).
+    Some {
+        predicates: Vec<ReadPredicate>,
+        files: Vec<DeclaredFile>,
+    },
+}
+
+impl Reads {
+    /// Why a file may hold rows that were read, as a reason code; none: it surely holds none. Files that were read by
+    /// name are not looked at.
+    pub fn touches(&self, table: TableFacts<'_>, file: FileValues<'_>) -> Option<&'static str> {
+        self.bind(table).touches(file)
+    }
+
+    /// [`Reads::touches`] for many files of one table.
+    pub fn bind(&self, table: TableFacts<'_>) -> BoundReads {
+        match self {
+            Reads::Nothing => BoundReads { whole_table: false, predicates: Vec::new() },
+            Reads::WholeTable => BoundReads { whole_table: true, predicates: Vec::new() },
+            Reads::Some { predicates, .. } => BoundReads {
+                whole_table: false,
+                predicates: predicates.iter().map(|predicate| bind::bind(predicate, table)).collect(),
+            },
+        }
+    }
+}
+
+/// What was read of a table, ready to be asked about its files.
+#[derive(Debug)]
+pub struct BoundReads {
+    whole_table: bool,
+    predicates: Vec<bind::Bound>,
+}
+
+impl BoundReads {
+    /// See [`Reads::touches`].
+    pub fn touches(&self, file: FileValues<'_>) -> Option<&'static str> {
+        if self.whole_table {
+            return Some("WHOLE_TABLE_READ");
+        }
+        let found = self.predicates.iter().find(|predicate| predicate.outcomes(file).truth)?;
+        Some(match found {
+            predicate if predicate.is_always => "EMPTY_READ_PREDICATES",
+            predicate if predicate.has_partition_column => "WITH_PARTITION_HINT",
+            predicate if predicate.has_column => "WITHOUT_HINT",
+            _ => "PREDICATES_NEED_REWRITE",
+        })
+    }
+
+    /// Whether every file counts as read, whatever its values are.
+    pub fn is_whole_table(&self) -> bool {
+        self.whole_table
+            || self
+                .predicates
+                .iter()
+                .any(|predicate| !predicate.has_column && predicate.outcomes(FileValues::default()).truth)
+    }
+}
+
+/// Whether the actions are those of a commit that read nothing: the flag counts only where the actions agree.
+pub fn is_blind_append(actions: &Actions, declared: Option<&DeclaredReadSet>) -> bool {
+    let only_adds = !actions.adds.is_empty()
+        && actions.removes.is_empty()
+        && actions.cdc.is_empty()
+        && actions.adds.iter().all(|add| add.data_change);
+    if !only_adds {
+        return false;
+    }
+    if let Some(set) = declared {
+        return !set.whole_table && set.predicates.is_empty() && set.files.is_empty();
+    }
+    let Some(info) = &actions.commit_info else { return false };
+    if let Some(flag) = info.flag("isBlindAppend") {
+        return flag;
+    }
+    let appends = match info.text("operation") {
+        Some("WRITE") => info.parameter("mode").is_some_and(|mode| mode.eq_ignore_ascii_case("append")),
+        Some("STREAMING UPDATE") => info.parameter("outputMode").is_none_or(|mode| mode.eq_ignore_ascii_case("append")),
+        _ => false,
+    };
+    appends && info.parameter("predicate").is_none()
+}
+
+/// Whether no file action changes data: compaction and the like read only what they rewrite.
+pub fn is_rearrangement(actions: &Actions) -> bool {
+    let has_files = !(actions.adds.is_empty() && actions.removes.is_empty());
+    has_files
+        && actions.cdc.is_empty()
+        && actions.adds.iter().all(|add| !add.data_change)
+        && actions.removes.iter().all(|remove| !remove.data_change)
+}
+
+/// What the commit read. What it removes counts as read beside that.
+pub fn reads_of(actions: &Actions, declared: Option<&DeclaredReadSet>) -> Reads {
+    if is_blind_append(actions, declared) {
+        return Reads::Nothing;
+    }
+    match declared {
+        Some(set) if set.whole_table => Reads::WholeTable,
+        Some(set) => Reads::Some { predicates: set.predicates.clone(), files: set.files.clone() },
+        None if is_rearrangement(actions) => Reads::Some { predicates: Vec::new(), files: Vec::new() },
+        None => infer::reads_of(actions),
+    }
+}

@@ -1,0 +1,3 @@
+mod files;
+mod random;
+mod texts;

@@ -1,0 +1,256 @@
+//! A scene for the judge alone: a table, what won, and what is proposed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::commit::candidate::Candidate;
+use crate::commit::conflict::{Before, Conflict, FoldInputs, fold};
+use crate::commit::facts::FileFacts;
+use crate::commit::isolation::Isolation;
+use crate::commit::judge::{Admission, Inputs, Judgement, judge};
+use crate::commit::table_facts::TableFacts;
+use crate::commit::table_state::TableState;
+use crate::commit::verdict::Refusal;
+use crate::commit::version_record::Blindness;
+use crate::delta::schema::Schema;
+use crate::delta::snapshot::{self, LoggedCommit, key_of_remove};
+use crate::delta::testkit::{TABLE_ID, TableKit, creation_of, text};
+use crate::delta::{Snapshot, Version, features};
+use crate::location::Location;
+use crate::ports::IsolationLevel;
+
+#[derive(Clone, Debug, Default)]
+pub struct Scene {
+    pub creation: Vec<Value>,
+    /// Versions 1, 2, …
+    pub winners: Vec<Vec<Value>>,
+    /// Read version 0.
+    pub candidate: Vec<Value>,
+    pub isolation: IsolationLevel,
+    pub blindness: BTreeMap<Version, Blindness>,
+}
+
+struct Loaded {
+    root: Location,
+    latest: Version,
+    at_read: Snapshot,
+    at_latest: Snapshot,
+    winners: Vec<LoggedCommit>,
+    state: TableState,
+    candidate: Result<Candidate, Refusal>,
+}
+
+impl Scene {
+    /// A table partitioned by `p`, or not at all, with properties; and the features of a protocol 3/7, if any.
+    pub fn table(columns: &[&str], features: &[&str], properties: Value) -> Scene {
+        let mut creation = creation_of(TABLE_ID, columns, properties);
+        if !features.is_empty() {
+            creation[0] = protocol(features);
+        }
+        Scene { creation, ..Scene::default() }
+    }
+
+    pub fn with_files(mut self, adds: impl IntoIterator<Item = Value>) -> Scene {
+        self.creation.extend(adds);
+        self
+    }
+
+    pub fn won_by(mut self, lines: Vec<Value>) -> Scene {
+        self.winners.push(lines);
+        self
+    }
+
+    pub fn candidate(mut self, lines: Vec<Value>) -> Scene {
+        self.candidate = lines;
+        self
+    }
+
+    pub fn under(mut self, isolation: IsolationLevel) -> Scene {
+        self.isolation = isolation;
+        self
+    }
+
+    /// Everything that a judgement hangs on, read from a log.
+    async fn loaded(&self) -> Loaded {
+        let kit = TableKit::new().await;
+        kit.log(0, &self.creation).await;
+        for (index, lines) in self.winners.iter().enumerate() {
+            kit.log(i64::try_from(index).unwrap() + 1, lines).await;
+        }
+        let latest = Version(i64::try_from(self.winners.len()).unwrap());
+        let objects = &*kit.world.ports.objects;
+        let at_read = snapshot::load(objects, &kit.root, Some(Version(0))).await.unwrap();
+        let at_latest = snapshot::load(objects, &kit.root, Some(latest)).await.unwrap();
+        let versions = (1..=latest.0).map(Version).collect();
+        let winners = snapshot::read_commits(objects, &kit.root, versions).await.unwrap();
+        let last = snapshot::read_commit(objects, &kit.root, latest).await.unwrap();
+        let stamp_ms = last.actions.commit_info.and_then(|info| info.number("inCommitTimestamp"));
+        let state = TableState::of_snapshot(&at_latest, stamp_ms);
+        let candidate = Candidate::parse(&kit.root, Version(1), text(&self.candidate).into());
+        Loaded { root: kit.root, latest, at_read, at_latest, winners, state, candidate }
+    }
+
+    pub async fn judge(&self) -> Judgement {
+        let loaded = self.loaded().await;
+        let candidate = match &loaded.candidate {
+            Ok(candidate) => candidate,
+            Err(refusal) => return Judgement::Refuse(refusal.clone()),
+        };
+        let winners: Vec<_> = loaded.winners.iter().cloned().map(Arc::new).collect();
+        let mut wanted = BTreeSet::new();
+        let mut files: Option<FileFacts> = None;
+        for _ in 0..3 {
+            let judgement = judge(Inputs {
+                root: &loaded.root,
+                candidate,
+                latest: loaded.latest,
+                state: Some(&loaded.state),
+                winners: &winners,
+                files: files.as_ref(),
+                default_isolation: self.isolation,
+                blindness: &self.blindness,
+            });
+            let Judgement::NeedsFiles(more) = judgement else { return judgement };
+            wanted.extend(more);
+            files = Some(FileFacts::of_snapshots(wanted.clone(), Some(&loaded.at_read), &loaded.at_latest));
+        }
+        panic!("the judge asks without end: {wanted:?}");
+    }
+
+    /// Only the fold, under a level of isolation that is given, knowing everything.
+    pub async fn fold(&self, isolation: Isolation) -> Result<(), Conflict> {
+        let loaded = self.loaded().await;
+        let candidate = loaded.candidate.map_err(Conflict::Refused)?;
+        let keys = loaded.at_read.live.keys().chain(loaded.at_latest.live.keys()).map(|key| key.at.clone());
+        let removed = loaded.winners.iter().flat_map(|winner| &winner.actions.removes);
+        let removed = removed.map(|remove| key_of_remove(&loaded.root, remove).unwrap().at);
+        let wanted = keys.chain(removed).collect();
+        let files = FileFacts::of_snapshots(wanted, Some(&loaded.at_read), &loaded.at_latest);
+        let schema = Schema::parse(&loaded.state.metadata.schema_string).unwrap();
+        let inputs = FoldInputs {
+            candidate: &candidate,
+            isolation,
+            table: TableFacts {
+                root: &loaded.root,
+                metadata: &loaded.state.metadata,
+                schema: &schema,
+                has_deletion_vectors: features::has_deletion_vectors_on(&loaded.state.protocol, &loaded.state.metadata),
+            },
+            files: Some(&files),
+            blindness: &self.blindness,
+        };
+        let before = Before::Known(Box::new(files.table_at_read().unwrap().clone()));
+        fold(inputs, before, &loaded.winners).map(|_| ())
+    }
+
+    pub async fn outcome(&self) -> String {
+        outcome(&self.judge().await)
+    }
+
+    pub async fn admission(&self) -> Admission {
+        match self.judge().await {
+            Judgement::Admit(admission) => *admission,
+            other => panic!("{}: {other:?}", outcome(&other)),
+        }
+    }
+}
+
+/// `admitted`, or `ConcurrentAppendException WHOLE_TABLE_READ`, or `superseded …`.
+pub fn outcome(judgement: &Judgement) -> String {
+    match judgement {
+        Judgement::Admit(_) => "admitted".to_owned(),
+        Judgement::Refuse(refusal) => format!("{:?} {}", refusal.exception, refusal.reason),
+        Judgement::Supersede(refusal) => format!("superseded {:?} {}", refusal.exception, refusal.reason),
+        Judgement::Landed { version } => format!("landed {version}"),
+        Judgement::NeedsFiles(_) => "needs files".to_owned(),
+    }
+}
+
+pub fn protocol(features: &[&str]) -> Value {
+    const READERS: [&str; 5] = ["deletionVectors", "timestampNtz", "v2Checkpoint", "columnMapping", "catalogManaged"];
+    let readers: Vec<&&str> = features.iter().filter(|name| READERS.contains(name)).collect();
+    json!({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": readers, "writerFeatures": features}})
+}
+
+/// An add of a file with three rows whose ids are `first`, `first + 1` and `first + 2`.
+pub fn add(path: &str, first: i64) -> Value {
+    let stats =
+        json!({"numRecords": 3, "minValues": {"id": first}, "maxValues": {"id": first + 2}, "nullCount": {"id": 0}});
+    let values = match path.split_once('/').and_then(|(folder, _)| folder.strip_prefix("p=")) {
+        Some(p) => json!({ "p": p }),
+        None => json!({}),
+    };
+    json!({"add": {"path": path, "partitionValues": values, "size": 10, "modificationTime": 1, "dataChange": true,
+        "stats": stats.to_string()}})
+}
+
+pub fn remove(path: &str) -> Value {
+    let values = match path.split_once('/').and_then(|(folder, _)| folder.strip_prefix("p=")) {
+        Some(p) => json!({ "p": p }),
+        None => json!({}),
+    };
+    json!({"remove": {"path": path, "deletionTimestamp": 1, "dataChange": true, "partitionValues": values}})
+}
+
+/// The same action, changing no data.
+pub fn moved(mut line: Value) -> Value {
+    for action in ["add", "remove"] {
+        if !line[action].is_null() {
+            line[action]["dataChange"] = json!(false);
+        }
+    }
+    line
+}
+
+/// The same action, under a deletion vector.
+pub fn under(mut line: Value, vector: &str, cardinality: i64) -> Value {
+    for action in ["add", "remove"] {
+        if !line[action].is_null() {
+            line[action]["deletionVector"] = json!({"storageType": "u", "pathOrInlineDv": vector, "offset": 1,
+                "sizeInBytes": 34, "cardinality": cardinality});
+        }
+    }
+    if let Some(stats) = line["add"]["stats"].as_str() {
+        let mut stats: Value = serde_json::from_str(stats).unwrap();
+        stats["tightBounds"] = json!(false);
+        line["add"]["stats"] = json!(stats.to_string());
+    }
+    line
+}
+
+/// `more` is merged into the commitInfo.
+pub fn info(operation: &str, more: Value) -> Value {
+    let mut info = json!({"timestamp": 1, "operation": operation, "operationParameters": {}});
+    for (name, value) in more.as_object().unwrap() {
+        info[name] = value.clone();
+    }
+    json!({"commitInfo": info})
+}
+
+pub fn append(tag: &str) -> Value {
+    info("WRITE", json!({"operationParameters": {"mode": "Append"}, "engineInfo": tag}))
+}
+
+/// A declared read of the rows whose `column` is `value`.
+pub fn reads(column: &str, value: Value) -> Value {
+    json!({"readSet": {"v": 1, "predicates": [{"op": "=", "col": [column], "value": value}]}})
+}
+
+pub fn txn(app_id: &str, version: i64) -> Value {
+    json!({"txn": {"appId": app_id, "version": version}})
+}
+
+pub fn domain(name: &str, configuration: &str) -> Value {
+    json!({"domainMetadata": {"domain": name, "configuration": configuration, "removed": false}})
+}
+
+/// The metaData of a scene's table with other properties.
+pub fn metadata(scene: &Scene, properties: Value) -> Value {
+    let mut line = scene.creation.iter().find(|line| !line["metaData"].is_null()).unwrap().clone();
+    for (name, value) in properties.as_object().unwrap() {
+        line["metaData"]["configuration"][name] = value.clone();
+    }
+    line
+}
