@@ -366,3 +366,44 @@ async fn our_own_commit_is_found_wherever_it_landed() {
     other[1]["commitInfo"]["txnId"] = json!("t");
     assert_eq!(scene.candidate(other).outcome().await, "ConcurrentTransactionException TXN_ID_REUSED");
 }
+
+#[tokio::test]
+async fn rows_that_were_read_are_watched_where_they_went() {
+    let vectors = Scene::table(&["p"], &["deletionVectors"], json!({"delta.enableDeletionVectors": "true"}))
+        .with_files([add("p=x/a", 0), add("p=y/b", 10)]);
+    let moves = |from: &str, to: &str| vec![moved(remove(from)), moved(add(to, 0)), info("OPTIMIZE", json!({}))];
+    let delete = |path: &str| vec![remove(path), info("DELETE", json!({}))];
+    let reader = |p: &str| vec![add("p=y/c", 30), info("MERGE", reads("p", json!(p)))];
+    let once = vectors.clone().won_by(moves("p=x/a", "p=x/w"));
+    let twice = once.clone().won_by(moves("p=x/w", "p=x/w2"));
+    let conflict = "ConcurrentDeleteReadException SAME_FILE";
+    for (scene, p, expected, carries_over) in [
+        (once.clone(), "x", "admitted", true),
+        (once.clone(), "y", "admitted", false),
+        (twice.clone(), "x", "admitted", true),
+        (once.clone().won_by(delete("p=x/w")), "x", conflict, false),
+        (twice.won_by(delete("p=x/w2")), "x", conflict, false),
+        (once.won_by(delete("p=x/w")), "y", "admitted", false),
+    ] {
+        let scene = scene.candidate(reader(p));
+        assert_eq!(scene.outcome().await, expected, "{:?}", scene.winners);
+        if let Judgement::Admit(admission) = scene.judge().await {
+            assert_eq!(admission.carries_over, carries_over, "{:?}", scene.winners);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_later_winners_are_compared_with_is_said() {
+    let property = vec![metadata(&table(), json!({})), info("SET TBLPROPERTIES", json!({}))];
+    let plain = plain(&["p"], json!({}));
+    for (scene, carries_over) in [
+        (table().won_by(property), true),
+        // Its rows are numbered anew.
+        (table().won_by(new("w")), true),
+        (plain.clone().won_by(new("w")), false),
+        (plain, false),
+    ] {
+        assert_eq!(scene.candidate(new("c")).admission().await.carries_over, carries_over);
+    }
+}

@@ -114,7 +114,7 @@ async fn a_claim_on_a_shared_table_takes_both_entries_and_costs_what_it_must() {
     assert_eq!(short(&kit.judge(&staged).await), "committed 2");
     let items = kit.table.world.items.item_usage().since(&items);
     let objects = kit.table.world.objects.object_usage().since(&objects);
-    // One put more, for the bytes that the entry names; one look at the newest entries under each spelling.
+    // One put more, for the bytes that the entry names; one look at the newest entries under each spelling. The head is warm.
     assert_eq!((objects.gets, objects.lists, objects.puts, objects.heads), (2, 1, 2, 0));
     assert_eq!((items.batch_gets, items.queries, items.transactions), (0, 2, 2));
     assert_eq!((items.gets, items.puts, items.deletes), (0, 0, 0));

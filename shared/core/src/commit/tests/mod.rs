@@ -1,6 +1,3 @@
-pub(in crate::commit) mod judging;
-mod kit;
-
 mod audits;
 mod budget;
 mod conflicts;
@@ -8,6 +5,8 @@ mod crashes;
 mod flow;
 mod hostile;
 mod house;
+pub(in crate::commit) mod judging;
+mod kit;
 mod log_store;
 mod matrix;
 mod model;

@@ -12,6 +12,7 @@ use parquet::schema::types::{ColumnDescPtr, Type};
 
 use super::CheckpointError;
 use super::pages::{ColumnPages, Source};
+use super::sound::Sound;
 
 /// Pages that were fetched and are not decoded yet; the decoder's end and ours.
 #[derive(Clone, Default)]
@@ -117,6 +118,7 @@ struct Levels {
 /// A column's reader. After [`Column::advance`] it stands on one record.
 pub(super) struct Column {
     pages: ColumnPages,
+    sound: Sound,
     queue: Queue,
     values: Values,
     levels: Levels,
@@ -137,6 +139,7 @@ impl Column {
         let max_def = column.max_def_level();
         Ok(Column {
             pages,
+            sound: Sound::new(&column),
             values: Values::new(column, queue.clone())?,
             queue,
             levels: Levels { max_def, ..Levels::default() },
@@ -171,6 +174,9 @@ impl Column {
                 None => self.is_finished = true,
                 Some(page) => {
                     let is_data = page.is_data_page();
+                    if self.sound.check(&page).is_none() {
+                        return Err(CheckpointError::damaged("a page does not hold what its header says"));
+                    }
                     self.queue.with(|queue| queue.push_back(page));
                     if is_data {
                         self.values.decode(&mut self.levels).map_err(CheckpointError::damaged)?;

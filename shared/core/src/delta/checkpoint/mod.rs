@@ -9,6 +9,7 @@ mod file;
 mod lines;
 mod pages;
 mod rows;
+mod sound;
 
 use std::fmt::Display;
 

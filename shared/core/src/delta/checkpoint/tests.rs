@@ -116,7 +116,7 @@ async fn a_file_that_changes_while_it_is_read_is_noticed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     /// Whatever the bytes: an answer or an error.
     #[test]

@@ -1,5 +1,6 @@
 //! What a table's head says of irregular values, what that saves, and that nothing is missed for it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,9 +9,9 @@ use serde_json::{Value, json};
 use super::{Wire, in_table, partition_input, values_of};
 use crate::catalog::{CatalogError, TableRef};
 use crate::partition::tests::store::Unsteady;
-use crate::partition::{self, HIVE_DEFAULT_PARTITION, Irregular, IrregularKind, PartitionInput};
+use crate::partition::{self, HIVE_DEFAULT_PARTITION, Irregular, IrregularKind, PartitionInput, PartitionUpdate};
 use crate::ports::{App, Ports};
-use crate::predicate::Mode;
+use crate::predicate::{Mode, compile};
 use crate::store::{Condition, ItemUsage, ReadItems, Table};
 
 use IrregularKind::{NullMarker, OtherSpelling, Unreadable};
@@ -295,4 +296,211 @@ async fn a_table_that_is_created_again_begins_anew() {
     assert_eq!(irregular(&wire).await, Irregular::NONE);
     wire.create(&["1"]).await;
     assert_eq!(found(&wire, "n = 1").await, (vec!["1".to_owned()], [1, 0, 0, 0]));
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 11).unwrap() % end.max(1)
+    }
+
+    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len())]
+    }
+}
+
+const KEY_TYPES: &[&str] = &["int", "bigint", "decimal(10,2)", "date", "timestamp", "string"];
+const VALUES: &[&str] = &[
+    "1",
+    "1",
+    "2",
+    "01",
+    "1.0",
+    "1.5",
+    "1.50",
+    "1e0",
+    "-0",
+    "0",
+    "x",
+    HIVE_DEFAULT_PARTITION,
+    "2024-01-01",
+    "2024-02-30",
+    "2024-01-01 00:00:00",
+    "2024-01-01 00:00:00.0",
+];
+
+/// A wire with what should be in its table.
+struct Modelled {
+    wire: Wire,
+    rows: BTreeSet<Vec<String>>,
+    random: Random,
+}
+
+impl Modelled {
+    fn row(&mut self) -> Vec<String> {
+        // Most tables are regular by most of their keys.
+        let few = &VALUES[..if self.random.below(2) == 0 { 4 } else { VALUES.len() }];
+        [self.random.one(few).to_owned(), self.random.one(&["1", "1", "2", "02"]).to_owned()].to_vec()
+    }
+
+    fn known(&mut self) -> Option<Vec<String>> {
+        let at = self.random.below(self.rows.len());
+        self.rows.iter().nth(at).cloned()
+    }
+
+    /// Writes with what it knows of the table, which may be old.
+    async fn change(&mut self, table: &TableRef) {
+        let (ports, settings) = (self.wire.app.ports.clone(), self.wire.app.settings.clone());
+        let input = |values: &[String]| PartitionInput { values: values.to_vec(), ..PartitionInput::default() };
+        let row = self.row();
+        match (self.random.below(5), self.known()) {
+            (0 | 1, _) | (_, None) => {
+                let answer = partition::create(&ports, &settings, table, input(&row)).await;
+                assert_eq!(answer.is_ok(), self.rows.insert(row), "{answer:?}");
+            }
+            (2, _) => {
+                let batch: Vec<Vec<String>> = vec![row, self.row(), self.row()];
+                let inputs = batch.iter().map(|values| input(values)).collect();
+                let answers = partition::create_many(&ports, &settings, table, inputs).await;
+                for (answer, row) in answers.into_iter().zip(batch) {
+                    assert_eq!(answer.is_ok(), self.rows.insert(row), "{answer:?}");
+                }
+            }
+            (3, Some(from)) => {
+                let update = PartitionUpdate { values: from.clone(), input: input(&row) };
+                let is_free = row == from || !self.rows.contains(&row);
+                let answer = partition::update(&ports, &settings, table, update, None).await;
+                assert_eq!(answer.is_ok(), is_free, "{answer:?}");
+                if is_free {
+                    self.rows.remove(&from);
+                    self.rows.insert(row);
+                }
+            }
+            (_, Some(gone)) => {
+                partition::delete(&ports, &settings, table, &gone, None).await.unwrap();
+                self.rows.remove(&gone);
+            }
+        }
+    }
+
+    fn expression(&mut self, head: &TableRef) -> String {
+        let mut leaf = |at: usize| {
+            let key = &head.keys[at];
+            let literal = |random: &mut Random| match key.type_name.as_str() {
+                "int" | "bigint" => random.one(&["1", "2", "0"]).to_owned(),
+                "decimal(10,2)" => random.one(&["1", "1.5", "0"]).to_owned(),
+                "date" => "'2024-01-01'".to_owned(),
+                "timestamp" => "'2024-01-01 00:00:00'".to_owned(),
+                _ => format!("'{}'", random.one(VALUES)),
+            };
+            match self.random.below(6) {
+                0 => format!("{} in ({}, {})", key.name, literal(&mut self.random), literal(&mut self.random)),
+                1 => format!("{} is null", key.name),
+                _ => format!("{} = {}", key.name, literal(&mut self.random)),
+            }
+        };
+        let (a, b, c, d) = (leaf(0), leaf(1), leaf(0), leaf(1));
+        match self.random.below(5) {
+            0 => a,
+            1 => format!("{a} or {b}"),
+            2 => format!("({a} and {b}) or ({c} and {d})"),
+            _ => format!("{a} and {b}"),
+        }
+    }
+
+    async fn check(&mut self, rows: &BTreeSet<Vec<String>>, at_ms: Option<i64>, what: &str) {
+        let head = self.wire.head().await;
+        for _ in 0..4 {
+            let expression = self.expression(&head);
+            let mode = self.wire.app.settings.default_partition;
+            let filter = compile(&expression, &head.keys, mode).unwrap();
+            let wanted: Result<BTreeSet<Vec<String>>, _> = rows
+                .iter()
+                .filter_map(|row| filter.evaluate(row).map(|is_wanted| is_wanted.then(|| row.clone())).transpose())
+                .collect();
+            let mut input = filtered(&expression);
+            if let Some(at_ms) = at_ms {
+                input["QueryAsOfTime"] = json!(at_ms as f64 / 1000.0);
+            }
+            let mut found = BTreeSet::new();
+            let answer = loop {
+                let (status, body) = self.wire.send("GetPartitions", input.clone()).await;
+                if status != 200 {
+                    break Err(body["__type"].clone());
+                }
+                for values in values_of(&body["Partitions"]) {
+                    assert!(found.insert(values), "{what} {expression}: twice");
+                }
+                match body.get("NextToken") {
+                    Some(token) => input["NextToken"] = token.clone(),
+                    None => break Ok(found),
+                }
+            };
+            match (&answer, &wanted) {
+                (Ok(found), Ok(wanted)) => assert_eq!(found, wanted, "{what} {expression} {at_ms:?}"),
+                (Err(name), Err(_)) => assert_eq!(name, "InvalidStateException"),
+                _ => panic!("{what} {expression} {at_ms:?}: {answer:?} instead of {wanted:?} of {rows:?}"),
+            }
+        }
+    }
+}
+
+/// Whatever is written, by whoever knows the present or an earlier state of the table, while its keys change types and come
+/// back, and its partitions are re-keyed: filters answer what evaluation over all rows does, of now and of the past.
+#[tokio::test]
+async fn nothing_is_missed_whatever_was_written() {
+    for seed in 1..=10_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut types = [random.one(KEY_TYPES), random.one(KEY_TYPES)];
+        let mut wire = Wire::with_table(&[("a", types[0]), ("b", types[1])]).await;
+        if seed % 3 == 0 {
+            wire.app.settings.default_partition = Mode::Strict;
+        }
+        let mut heads = vec![wire.head().await];
+        let mut past = Vec::new();
+        let mut model = Modelled { wire, rows: BTreeSet::new(), random };
+        for step in 0..24 {
+            let what = format!("seed {seed} step {step}");
+            match model.random.below(12) {
+                0 | 1 => {
+                    types[model.random.below(2)] = model.random.one(KEY_TYPES);
+                    // The worker has to come after some changes.
+                    if model.wire.head().await.older_epochs.len() < 4 {
+                        model.wire.change_keys(&[("a", types[0]), ("b", types[1])]).await;
+                        heads.push(model.wire.head().await);
+                    } else {
+                        types = [0, 1].map(|at| {
+                            let name = &heads.last().unwrap().keys[at].type_name;
+                            KEY_TYPES.iter().copied().find(|known| known == name).unwrap()
+                        });
+                    }
+                }
+                2 => {
+                    model.wire.settle().await;
+                    heads = vec![model.wire.head().await];
+                }
+                3 => {
+                    model.wire.world.clock.advance_ms(2_000);
+                    past.push((model.wire.world.ports.clock.now_ms(), model.rows.clone()));
+                    model.wire.world.clock.advance_ms(8_000);
+                }
+                _ => {
+                    let known = heads[heads.len() - 1 - model.random.below(heads.len().min(2))].clone();
+                    let now = model.wire.head().await;
+                    // Whoever knows an earlier epoch only may create what another has created since.
+                    let table = if model.random.below(3) == 0 && known.epoch == now.epoch { known } else { now };
+                    model.change(&table).await;
+                }
+            }
+            let rows = model.rows.clone();
+            model.check(&rows, None, &what).await;
+            for (at_ms, rows) in past.clone() {
+                model.check(&rows, Some(at_ms), &what).await;
+            }
+        }
+    }
 }

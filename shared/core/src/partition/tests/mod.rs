@@ -5,6 +5,7 @@ mod checker;
 mod filters;
 mod linearizability;
 mod listing_counts;
+mod skewed;
 pub(crate) mod store;
 
 use serde_json::Map;

@@ -383,7 +383,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_file_with_a_row_that_matches_is_touched(
@@ -428,5 +428,45 @@ proptest! {
         prop_assert_eq!(touches(">"), high > other);
         prop_assert_eq!(touches(">="), high >= other);
         prop_assert_eq!(touches("<>"), !(low == high && low == other));
+    }
+}
+
+proptest! {
+    // Hundreds of predicates each.
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_row_is_found_by_its_own_values(
+        rows in rows(),
+        writer in prop_oneof![Just(Writer::Exact), Just(Writer::Spark), Just(Writer::DeltaRs)],
+        spelled_with_zone in any::<bool>(),
+    ) {
+        let partition = json!({
+            "p": partition_value(&rows[0][7], spelled_with_zone), "q": partition_value(&rows[0][8], spelled_with_zone)
+        });
+        let stats = stats(&rows, writer, &[true; COLUMNS.len()]);
+        let table = table();
+        let cells = rows.iter().flat_map(|row| row.iter().cloned().enumerate());
+        for (column, cell) in cells.filter(|(_, cell)| !cell.as_ref().is_some_and(is_unwritable)) {
+            let compare = |op| Tree::Compare(column, op, cell.clone());
+            let trees = match &cell {
+                None => vec![Tree::IsNull(column)],
+                Some(_) => vec![
+                    compare("="), compare("<="), compare(">="), Tree::In(column, vec![cell.clone()]),
+                    Tree::Not(Box::new(compare("<>"))), Tree::Not(Box::new(compare("<"))),
+                    Tree::Not(Box::new(compare(">"))), Tree::Not(Box::new(Tree::IsNull(column))),
+                ],
+            };
+            for tree in trees {
+                let spark = json!([to_spark(&tree)]).to_string();
+                for reads in [
+                    declaring(json!([to_json(&tree)])),
+                    deleting(&to_sql(&tree)),
+                    deleting_as("Apache-Spark/3.5 Delta-Lake/3.2", &spark),
+                ] {
+                    prop_assert!(table.touches(&reads, &partition, &stats).is_some(), "{tree:?} {partition} {stats}");
+                }
+            }
+        }
     }
 }
