@@ -2,7 +2,7 @@
 //! worker, which takes up what lost messages left behind, once an hour; at once when that clock was moved past the hour.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lakewarden_core::ports::Deadline;
@@ -27,6 +27,7 @@ pub struct Schedule {
     planner_ms: AtomicI64,
     worker_ms: AtomicI64,
     commits_ms: AtomicI64,
+    at_work: AtomicUsize,
     moved: Notify,
     running: Mutex<()>,
 }
@@ -37,9 +38,24 @@ impl Schedule {
         self.moved.notify_one();
     }
 
-    /// Whether the planner is due but has not run yet.
-    pub fn is_due(&self, now_ms: i64) -> bool {
-        self.planner_ms.load(Ordering::SeqCst) <= now_ms
+    /// Whether one of them is due, or at work.
+    pub fn is_busy(&self, now_ms: i64) -> bool {
+        // In this order: whoever begins is at work before it is not due any more.
+        let due = [&self.planner_ms, &self.worker_ms, &self.commits_ms];
+        due.iter().any(|due_ms| due_ms.load(Ordering::SeqCst) <= now_ms) || self.at_work.load(Ordering::SeqCst) > 0
+    }
+
+    fn begin(&self) -> AtWork<'_> {
+        self.at_work.fetch_add(1, Ordering::SeqCst);
+        AtWork(&self.at_work)
+    }
+}
+
+struct AtWork<'a>(&'a AtomicUsize);
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -48,7 +64,7 @@ impl Schedule {
 pub async fn run(shared: Arc<Shared>, shutdown: CancellationToken) {
     loop {
         let now_ms = shared.clock.now_ms();
-        if shared.schedule.is_due(now_ms)
+        if shared.schedule.planner_ms.load(Ordering::SeqCst) <= now_ms
             && let Err(error) = run_planner(&shared).await
         {
             tracing::error!(error, "the sweep planner failed; it runs again in an hour");
@@ -90,6 +106,7 @@ fn scheduled_event(shared: &Shared, rule: &str) -> Value {
 /// Runs the planner once; its answer.
 pub async fn run_planner(shared: &Arc<Shared>) -> Result<Value, String> {
     let _one_at_a_time = shared.schedule.running.lock().await;
+    let _at_work = shared.schedule.begin();
     let next_ms = shared.clock.now_ms().saturating_add(PLANNER_INTERVAL_MS);
     shared.schedule.planner_ms.store(next_ms, Ordering::SeqCst);
     let event = scheduled_event(shared, "sweep-planner");
@@ -102,6 +119,7 @@ pub async fn run_planner(shared: &Arc<Shared>) -> Result<Value, String> {
 }
 
 async fn run_worker(shared: &Arc<Shared>) -> Result<Value, String> {
+    let _at_work = shared.schedule.begin();
     let next_ms = shared.clock.now_ms().saturating_add(WORKER_INTERVAL_MS);
     shared.schedule.worker_ms.store(next_ms, Ordering::SeqCst);
     let event = scheduled_event(shared, "catalog-worker");
@@ -114,6 +132,7 @@ async fn run_worker(shared: &Arc<Shared>) -> Result<Value, String> {
 }
 
 async fn run_commits(shared: &Arc<Shared>) -> Result<Value, String> {
+    let _at_work = shared.schedule.begin();
     let next_ms = shared.clock.now_ms().saturating_add(COMMITS_INTERVAL_MS);
     shared.schedule.commits_ms.store(next_ms, Ordering::SeqCst);
     let event = scheduled_event(shared, "commit-validator");

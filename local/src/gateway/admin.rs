@@ -200,6 +200,8 @@ async fn usage(State(shared): State<Arc<Shared>>) -> Json<Value> {
 /// Idle: no event, no message to handle now (or to try again), no batch at work, no due schedule. Messages that were sent
 /// for later do not count: a dropped table is looked after once more a quarter of an hour later. Tests wait for it.
 async fn idle(State(shared): State<Arc<Shared>>) -> Response {
+    // Looked at before what is in the air, which is where its work goes.
+    let is_busy = shared.schedule.is_busy(shared.clock.now_ms());
     match in_the_air(&shared).await {
         Ok(state) => {
             let count = |value: Option<&Value>| value.and_then(Value::as_u64).unwrap_or(0);
@@ -210,8 +212,8 @@ async fn idle(State(shared): State<Arc<Shared>>) -> Response {
                 .map(|(_, queue)| count(queue.get("visible")) + count(queue.get("in_flight")))
                 .sum();
             let events = count(state.get("events"));
-            let busy = shared.delivery.in_flight() > 0 || shared.schedule.is_due(shared.clock.now_ms());
-            Json(json!({ "idle": events + waiting == 0 && !busy, "state": state })).into_response()
+            let is_busy = is_busy || shared.delivery.in_flight() > 0;
+            Json(json!({ "idle": events + waiting == 0 && !is_busy, "state": state })).into_response()
         }
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, error),
     }
