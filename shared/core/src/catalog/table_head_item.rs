@@ -87,7 +87,7 @@ pub struct TableRef {
     /// Over how many partition keys of the item store the table's partitions are spread; fixed for the epoch.
     pub shards: u16,
     /// Kinds of irregular values that were ever written under the current epoch, partitions and their history alike;
-    /// see [`super::head_notes`]. Heads that do not say it were written before it was kept: anything is possible.
+    /// see `head_notes`. Heads that do not say it were written before it was kept: anything is possible.
     pub irregular: Irregular,
     /// Epochs that may still hold partitions, newest first.
     pub older_epochs: Vec<OlderEpoch>,

@@ -26,7 +26,7 @@ const TRIES: u32 = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum AlarmKind {
-    /// A version at or below the head holds other bytes than it had: a late put, or somebody rewrote it (K5).
+    /// A version at or below the head holds other bytes than it had: a late put, or somebody rewrote it.
     VersionRewritten,
     /// The log ends before a version that was published.
     LogBehindHead,
@@ -36,7 +36,7 @@ pub enum AlarmKind {
     LogStoreAhead,
     /// An item of `delta_log` said that a version was written, of which there was nothing: it was taken away.
     LogStoreStale,
-    /// A commit that its writer believes to be in the log was overtaken; it was proposed again (K10).
+    /// A commit that its writer believes to be in the log was overtaken; it was proposed again.
     CommitOvertaken,
 }
 

@@ -1,5 +1,5 @@
 //! What others put into a log, as S3's events tell it: versions are compared with what was recorded of them, checksums
-//! with the version that they speak of (K5, K7, 12.2).
+//! with the version that they speak of.
 
 use std::collections::BTreeMap;
 
@@ -243,7 +243,7 @@ async fn staged_for(ctx: Context<'_>, logged: &Logged) -> Result<Vec<(StagedKey,
     Ok(keyed.collect())
 }
 
-/// A catalog-managed table's version is the copy of what was staged and ratified: `<version>.json` proves it (K7).
+/// A catalog-managed table's version is the copy of what was staged and ratified: `<version>.json` proves it.
 async fn published(ctx: Context<'_>, head: &Head, logged: &Logged) -> Result<Option<ProposalId>, CommitError> {
     let staged = staged_for(ctx, logged).await?;
     if staged.is_empty() {

@@ -1,4 +1,4 @@
-//! The seams on the product's own catalog: where a table lies, and where the partitions of its commits are registered.
+//! What the commit path asks of the product's own catalog: where a table lies, and where the partitions of its commits are registered.
 
 use async_trait::async_trait;
 

@@ -23,7 +23,7 @@ use crate::store::{Consistency, ETag, ObjectKey, PutCondition, PutOptions, Write
 /// Tries of one write that failed without a clear answer.
 const TRIES: u32 = 5;
 
-/// Bytes that lie on S3 already and will be published exactly as they are (K2).
+/// Bytes that lie on S3 already and will be published exactly as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Durable {
     pub bytes: Bytes,
@@ -346,7 +346,7 @@ pub async fn lose(
     Err(CommitError::Contended { attempts: TRIES })
 }
 
-/// Records that the proposal's content was found in the log: an earlier attempt of it landed (J8).
+/// Records that the proposal's content was found in the log: an earlier attempt of it landed.
 pub async fn land(
     ctx: Context<'_>,
     head: &Head,

@@ -120,7 +120,7 @@ pub async fn judge_one(ctx: Context<'_>, staged: &Staged) -> Result<Outcome, Com
 }
 
 /// Sends a message that goes on with a proposal for which there was too little time, or that others were at work on; its
-/// present message is done then (K8). A proposal that was broken off too often gets its verdict instead.
+/// present message is done then. A proposal that was broken off too often gets its verdict instead.
 pub async fn go_on_later(ctx: Context<'_>, arrival: &Arrival, error: &CommitError) -> Result<(), CommitError> {
     let mut continuations = arrival.continuations;
     if matches!(error, CommitError::OutOfTime { step, .. } if *step != WAITING)

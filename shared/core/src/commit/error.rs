@@ -42,7 +42,7 @@ impl CommitError {
         }
     }
 
-    /// Nothing failed: there was too little time, or others were at work. A new message goes on with it (K8).
+    /// Nothing failed: there was too little time, or others were at work. A new message goes on with it.
     pub fn is_slowness(&self) -> bool {
         matches!(
             self,

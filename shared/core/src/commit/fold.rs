@@ -1,5 +1,5 @@
 //! Judging a candidate against what won since it was read: part by part, so that neither memory nor time has to hold
-//! all winners at once (C8). What was found to be no conflict is not looked at again.
+//! all winners at once. What was found to be no conflict is not looked at again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

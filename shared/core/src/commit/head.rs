@@ -26,7 +26,7 @@ pub struct Lease {
     pub until_ms: i64,
 }
 
-/// Whether claims are shared with writers that use Delta's DynamoDB log store (K4).
+/// Whether claims are shared with writers that use Delta's DynamoDB log store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogStore {
     /// Claims live in the table `commits` alone.

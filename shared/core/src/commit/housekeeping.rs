@@ -213,7 +213,7 @@ impl House<'_> {
         }
     }
 
-    /// Forgets verdicts that are old enough and whose staged object is gone (K1), oldest first.
+    /// Forgets verdicts that are old enough and whose staged object is gone, oldest first.
     async fn forget_verdicts(
         &self,
         generation: Generation,

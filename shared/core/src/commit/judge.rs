@@ -392,7 +392,7 @@ fn check_protocol(old: Option<&Protocol>, new: &Protocol) -> Result<(), Refusal>
     evolution::check_protocol_change(old, new)
 }
 
-/// Catalog-managed tables are ratified by their catalog alone (K7).
+/// Catalog-managed tables are ratified by their catalog alone.
 pub fn catalog_managed() -> Refusal {
     Refusal::new(
         Exception::UnsupportedTableException,

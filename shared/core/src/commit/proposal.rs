@@ -66,7 +66,7 @@ impl Status {
         }
     }
 
-    /// The edges of K3. A claim may only move on at its own version.
+    /// Which status may follow which. A claim may only move on at its own version.
     pub fn may_become(self, next: Status) -> bool {
         match (self, next) {
             (Status::Received | Status::Lost { .. } | Status::Undecided, Status::Judged) => true,
@@ -102,7 +102,7 @@ pub enum SyncState {
 /// Lost claims that are remembered; a run gives up before it makes as many.
 const LOST_MAX: usize = 32;
 
-/// A claim that was lost: the version, and the bytes that might still turn up there (K2).
+/// A claim that was lost: the version, and the bytes that might still turn up there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     pub version: Version,
@@ -123,7 +123,7 @@ pub struct Proposal {
     pub attempts: i64,
     /// The latest of the claims that were lost.
     pub lost: Vec<Attempt>,
-    /// Winners up to here are no conflict; kept where judging had to be broken off (C8).
+    /// Winners up to here are no conflict; kept where judging had to be broken off.
     pub folded: Option<Version>,
     pub operation: Option<String>,
     pub refusal: Option<Refusal>,

@@ -59,7 +59,7 @@ pub async fn put_version(
         if attempt > 0 {
             ctx.back_off(attempt).await;
         }
-        // No put is begun that could wake up after the platform gave us up (K5).
+        // No put is begun that could wake up after the platform gave us up.
         ctx.check_time("publishing", 0)?;
         match ctx.ports().objects.put(&at, bytes.clone(), &options).await {
             Ok(etag) => return Ok(Published::Ours { etag }),

@@ -236,7 +236,7 @@ impl Run<'_> {
         self.judge(view, proposal, &content).await
     }
 
-    /// A claim that was taken for lost, and whose put went through after all (K2, J8).
+    /// A claim that was taken for lost, and whose put went through after all.
     async fn landed_late(&self, view: &mut View, proposal: &Proposal) -> Result<Option<Version>, CommitError> {
         let latest = view.latest;
         for attempt in proposal.lost.iter().filter(|attempt| attempt.version <= latest) {
@@ -557,7 +557,7 @@ fn staged_gone() -> Refusal {
     )
 }
 
-/// Ends a proposal that was broken off for want of time too often, with a named reason (C8).
+/// Ends a proposal that was broken off for want of time too often, with a named reason.
 pub(super) async fn refuse_too_slow(ctx: Context<'_>, staged: &Staged, error: &CommitError) -> Result<(), CommitError> {
     let mut ahead = Ahead::default();
     let id = ProposalId(staged.key.id);

@@ -91,13 +91,6 @@ pub struct Winner {
     pub operation: Option<String>,
 }
 
-/// Rows of a file, counted from 0, both ends included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RowRange {
-    pub first: u64,
-    pub last: u64,
-}
-
 /// Where in the commit the trouble is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
@@ -105,8 +98,6 @@ pub struct Place {
     pub file: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rows: Option<RowRange>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,11 +177,6 @@ impl Refusal {
 
     pub fn column(mut self, column: &str) -> Refusal {
         self.place.column = Some(clip(column));
-        self
-    }
-
-    pub fn rows(mut self, first: u64, last: u64) -> Refusal {
-        self.place.rows = Some(RowRange { first, last });
         self
     }
 

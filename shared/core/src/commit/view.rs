@@ -310,7 +310,7 @@ pub(super) async fn read_state(
     loaded.map_err(snapshot_error)
 }
 
-/// The log must still hold what the head says was published (K5).
+/// The log must still hold what the head says was published.
 async fn check_history(ctx: Context<'_>, head: &Head, listing: &LogListing) -> Result<(), ViewError> {
     if head.version == Version::NONE {
         return Ok(());
@@ -370,7 +370,7 @@ async fn read_commits(
     snapshot::read_commits(&*ctx.ports().objects, root, versions).await.map_err(snapshot_error)
 }
 
-/// Another table stands at the root: the head starts over, open proposals of the old table end (K6).
+/// Another table stands at the root: the head starts over, open proposals of the old table end.
 pub async fn open_generation(ctx: Context<'_>, head: &Head, born_ms: i64) -> Result<(), CommitError> {
     tracing::warn!(root = %head.root, generation = head.generation.0 + 1, "another table stands here; a new generation opens");
     let next = Head {

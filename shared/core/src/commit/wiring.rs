@@ -1,4 +1,4 @@
-//! The seams to the catalog: the one place where its implementations are chosen.
+//! The way to the catalog: the one place where its implementations are chosen.
 
 use std::sync::Arc;
 

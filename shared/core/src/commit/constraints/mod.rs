@@ -1,6 +1,6 @@
 //! What must hold of every row: CHECK constraints, invariants and generated columns.
 //!
-//! [`expr`] parses the SQL, [`eval`] computes it on a row, [`bounds`] on what statistics say of many rows. What is not
+//! `expr` parses the SQL, `eval` computes it on a row, `bounds` on what statistics say of many rows. What is not
 //! understood, or not computed alike by all engines, is not proved; the table's policy decides then.
 
 mod bounds;

@@ -1,7 +1,7 @@
 //! A commit that brings metaData or protocol: what it may change of an existing table, what a new table must have.
 //!
-//! [`diff`] finds what changes, [`mode`] how the commit means it, [`rules`] what is allowed then; [`mapping`] and
-//! [`widening`] keep the bookkeeping of column ids and types, [`properties`] the table's properties.
+//! `diff` finds what changes, `mode` how the commit means it, `rules` what is allowed then; `mapping` and
+//! `widening` keep the bookkeeping of column ids and types, `properties` the table's properties.
 
 pub mod diff;
 mod mapping;

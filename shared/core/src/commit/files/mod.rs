@@ -1,7 +1,7 @@
 //! The files of a candidate: footers before the claim, existence again at claim time where it is not proved.
 //!
-//! [`refusals`] has the words, [`partition`] compares partition values with what is in the file, [`values`] asks what must
-//! hold of every row, [`scan`] reads columns where statistics leave that open.
+//! `refusals` has the words, `partition` compares partition values with what is in the file, `values` asks what must
+//! hold of every row, `scan` reads columns where statistics leave that open.
 
 mod partition;
 mod refusals;

@@ -1,4 +1,4 @@
-//! Another table stands at the place: entries of the one before are taken away (K6).
+//! Another table stands at the place: entries of the one before are taken away.
 
 use super::super::context::Context;
 use super::super::error::CommitError;

@@ -1,4 +1,4 @@
-//! Peace with writers that use Delta's DynamoDB log store: Spark's S3DynamoDBLogStore, delta-rs up to 1.6.0 (K4, K10).
+//! Peace with writers that use Delta's DynamoDB log store: Spark's S3DynamoDBLogStore, delta-rs up to 1.6.0.
 //!
 //! They hold a version once its item is in `delta_log`, before `<version>.json` exists; writers without a log store hold
 //! it once the file exists. So a claim on a shared table puts the item first (in one transaction with head and

@@ -1,5 +1,5 @@
 //! A commit that a writer of the log store believes it made, and that a plain conditional put overtook: that writer's
-//! copy met an existing file, which it takes for its own (12.2). Its bytes are still there, so they are proposed again.
+//! copy met an existing file, which it takes for its own. Its bytes are still there, so they are proposed again.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};

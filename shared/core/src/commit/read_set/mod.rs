@@ -1,8 +1,8 @@
 //! What a commit read: declared as `commitInfo.readSet`, or inferred from what its operation says; and which files it may
 //! have read rows of.
 //!
-//! Inference only ever widens. [`declared`] and [`infer`] give predicates, [`bind`] finds their columns in a table, and
-//! [`domain`] is what the action of a file says of a column. A file is excluded if no outcome of the predicate for its
+//! Inference only ever widens. `declared` and `infer` give predicates, `bind` finds their columns in a table, and
+//! `domain` is what the action of a file says of a column. A file is excluded if no outcome of the predicate for its
 //! rows can be TRUE.
 
 mod bind;

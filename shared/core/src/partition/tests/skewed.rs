@@ -76,19 +76,22 @@ impl Sample {
 
     /// What a page of everything takes at best, reading on or jumping.
     fn best(&self, filter: &Compiled) -> u64 {
-        let mut lanes: BTreeMap<u16, (u64, u64, BTreeSet<&str>)> = BTreeMap::new();
+        let mut lanes: BTreeMap<u16, Lane<'_>> = BTreeMap::new();
         for row in self.rows.values() {
             let (rows, wanted, groups) = lanes.entry(shard_of(row, self.table.shards)).or_default();
             *rows += 1;
             *wanted += u64::from(filter.evaluate(row).unwrap());
             groups.insert(row[0].as_str());
         }
-        let sum = |of: &dyn Fn(&(u64, u64, BTreeSet<&str>)) -> u64| lanes.values().map(of).sum::<u64>();
+        let sum = |of: &dyn Fn(&Lane<'_>) -> u64| lanes.values().map(of).sum::<u64>();
         let reading = sum(&|(rows, ..)| rows * 10 / 1000 + rows.div_ceil(2000));
         let jumping = sum(&|(_, wanted, groups)| 2 * groups.len() as u64 + wanted / 100);
         reading.min(jumping)
     }
 }
+
+/// Of one shard: its rows, those that are wanted, and its groups.
+type Lane<'a> = (u64, u64, BTreeSet<&'a str>);
 
 /// Small groups, and large ones every now and then.
 fn sizes(random: &mut Random) -> Vec<u64> {
