@@ -332,8 +332,12 @@ impl Demo<'_> {
 
         self.optimizer("UpdateTableOptimizer", true).await?;
         self.gateway.call(Method::POST, "/local/schedule/run", None).await?;
-        let deleted = self.scheduled_run().await?;
-        println!("   the optimizer is switched on; its scheduled run deleted {deleted} files\n");
+        self.scheduled_run(0).await?;
+        println!("   the optimizer is switched on; its first scheduled run has seen the orphans");
+        self.advance("25h").await?;
+        self.gateway.call(Method::POST, "/local/schedule/run", None).await?;
+        let deleted = self.scheduled_run(1).await?;
+        println!("   a day later the second one found them again, unchanged, and deleted {deleted} files\n");
 
         self.gateway.call(Method::POST, "/local/events/resume", None).await?;
         self.committed(&pending_id, "the held-back event arrives, and nothing is missing: December 2015").await?;
@@ -377,8 +381,8 @@ impl Demo<'_> {
         Ok(())
     }
 
-    /// Waits for the scheduled run and answers how many files it deleted.
-    async fn scheduled_run(&self) -> Result<u64, DemoError> {
+    /// Waits for a scheduled run that deleted so many files or more, and answers how many.
+    async fn scheduled_run(&self, least: u64) -> Result<u64, DemoError> {
         let input = json!({
             "CatalogId": self.system.shared.app.settings.account_id,
             "DatabaseName": DATABASE,
@@ -391,7 +395,7 @@ impl Demo<'_> {
                 runs.get("TableOptimizerRuns").and_then(Value::as_array).into_iter().flatten().find_map(|run| {
                     let completed = run.get("eventType") == Some(&json!("completed"));
                     let metrics = run.pointer("/orphanFileDeletionMetrics/IcebergMetrics/NumberOfOrphanFilesDeleted");
-                    metrics.and_then(Value::as_u64).filter(|deleted| completed && *deleted > 0)
+                    metrics.and_then(Value::as_u64).filter(|deleted| completed && *deleted >= least)
                 });
             if let Some(deleted) = deleted {
                 return Ok(deleted);

@@ -27,7 +27,7 @@ const FOOTERS_MAX_BYTES: usize = 32 * 1024 * 1024;
 pub(super) struct Ahead {
     waiting: Vec<Staged>,
     contents: HashMap<Staged, Arc<Content>>,
-    footers: HashMap<ObjectKey, Footer>,
+    footers: HashMap<ObjectKey, Arc<Footer>>,
     /// The head under which the footers were read (`View::unbroken_since`); absent before that.
     footers_under: Option<String>,
 }
@@ -81,7 +81,7 @@ impl Ahead {
             if bytes > FOOTERS_MAX_BYTES {
                 return;
             }
-            self.footers.insert(key, footer);
+            self.footers.insert(key, Arc::new(footer));
         }
     }
 
@@ -93,11 +93,11 @@ impl Ahead {
 
 /// Footers that hold for a proposal.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen<'a>(Option<&'a HashMap<ObjectKey, Footer>>);
+pub(super) struct Seen<'a>(Option<&'a HashMap<ObjectKey, Arc<Footer>>>);
 
 impl Seen<'_> {
     /// The footer of a file that has this size.
-    pub fn footer(&self, key: &ObjectKey, size_bytes: u64) -> Option<&Footer> {
+    pub fn footer(&self, key: &ObjectKey, size_bytes: u64) -> Option<&Arc<Footer>> {
         self.0?.get(key).filter(|footer| footer.size_bytes == size_bytes)
     }
 }

@@ -1,7 +1,9 @@
 //! What the log says of the files that a judgement hangs on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use crate::delta::Covers;
 use crate::delta::snapshot::{FileKey, LoggedCommit, key_of_add, key_of_remove};
 use crate::delta::{AddFile, DomainMetadata, Metadata, PathError, Protocol, Snapshot};
 use crate::location::Location;
@@ -32,6 +34,7 @@ pub struct FileFacts {
     /// None: the log no longer tells.
     at_read: Option<AtVersion>,
     at_latest: BTreeMap<FileKey, AddFile>,
+    whole: Option<Whole>,
 }
 
 /// Some files of a table, and the table, at one version; commits fold into it.
@@ -39,6 +42,30 @@ pub struct FileFacts {
 pub(super) struct AtVersion {
     files: BTreeMap<FileKey, AddFile>,
     table: TableAtRead,
+    /// Where all live files are known.
+    whole: Option<Whole>,
+}
+
+/// All files of a table: those of a snapshot, and what came and went since.
+#[derive(Clone, Debug)]
+struct Whole {
+    base: Arc<Snapshot>,
+    /// True: live from then on.
+    moves: Vec<(FileKey, bool)>,
+}
+
+impl Whole {
+    fn live_count(&self) -> usize {
+        let last: BTreeMap<&FileKey, bool> = self.moves.iter().map(|(key, is_live)| (key, *is_live)).collect();
+        let (came, went) = last.into_iter().fold((0, 0), |(came, went), (key, is_live)| {
+            match (self.base.live.contains_key(key), is_live) {
+                (false, true) => (came + 1, went),
+                (true, false) => (came, went + 1),
+                _ => (came, went),
+            }
+        });
+        (self.base.live.len() + came).saturating_sub(went)
+    }
 }
 
 impl AtVersion {
@@ -49,7 +76,13 @@ impl AtVersion {
             metadata: snapshot.metadata.clone(),
             domains: snapshot.domains.clone(),
         };
-        AtVersion { files: files.collect(), table }
+        AtVersion { files: files.collect(), table, whole: None }
+    }
+
+    /// The same, with the number of all live files where the snapshot has them all.
+    pub fn of_base(wanted: &BTreeSet<ObjectKey>, base: &Arc<Snapshot>) -> AtVersion {
+        let whole = (base.covers == Covers::All).then(|| Whole { base: base.clone(), moves: Vec::new() });
+        AtVersion { whole, ..AtVersion::of_snapshot(wanted, base) }
     }
 
     /// One commit later.
@@ -73,6 +106,14 @@ impl AtVersion {
                 self.table.domains.insert(domain.domain.clone(), domain.clone());
             }
         }
+        if let Some(whole) = &mut self.whole {
+            for remove in &actions.removes {
+                whole.moves.push((key_of_remove(root, remove)?, false));
+            }
+            for add in &actions.adds {
+                whole.moves.push((key_of_add(root, add)?, true));
+            }
+        }
         if wanted.is_empty() {
             return Ok(());
         }
@@ -94,7 +135,7 @@ impl FileFacts {
     /// Facts about `wanted` from the states at both versions.
     pub fn of_snapshots(wanted: BTreeSet<ObjectKey>, at_read: Option<&Snapshot>, at_latest: &Snapshot) -> FileFacts {
         let at_read = at_read.map(|snapshot| AtVersion::of_snapshot(&wanted, snapshot));
-        let at_latest = AtVersion::of_snapshot(&wanted, at_latest);
+        let at_latest = AtVersion::of_base(&wanted, &Arc::new(at_latest.clone()));
         FileFacts::of_versions(wanted, at_read, at_latest)
     }
 
@@ -103,7 +144,7 @@ impl FileFacts {
         at_read: Option<AtVersion>,
         at_latest: AtVersion,
     ) -> FileFacts {
-        FileFacts { wanted, at_read, at_latest: at_latest.files }
+        FileFacts { wanted, at_read, at_latest: at_latest.files, whole: at_latest.whole }
     }
 
     /// The table at the version that was read; `None`: the log no longer tells.
@@ -120,6 +161,12 @@ impl FileFacts {
         let Some(files) = self.at_read.as_ref().filter(|_| self.knows(key)) else { return AtRead::Unknown };
         let live: Vec<_> = range_of(&files.files, key).map(|(_, add)| add).collect();
         if live.is_empty() { AtRead::Absent } else { AtRead::Live(live) }
+    }
+
+    /// Live files of the whole table at the latest version, whatever was asked about; `None` where a table has so many
+    /// that only some were looked at.
+    pub fn live_count(&self) -> Option<usize> {
+        self.whole.as_ref().map(Whole::live_count)
     }
 
     /// At the latest version.

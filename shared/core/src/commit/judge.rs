@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::candidate::Candidate;
 use super::conflict::{self, Before, Conflict, FoldInputs, Folded};
-use super::evolution;
+use super::evolution::{self, Evolution};
 use super::facts::{FileFacts, TableAtRead};
 use super::isolation::{self, ROW_TRACKING_DOMAIN};
 use super::rebase::{self, Rebase};
@@ -115,7 +115,10 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
             Err(superseded) => return Ok(Judgement::Supersede(superseded)),
         },
     };
-    let (metadata, schema) = effective_table(inputs)?;
+    let (metadata, schema, evolution) = effective_table(inputs)?;
+    warnings.extend(evolution.explained.iter().cloned());
+    // Whether a file stays can only be told from all that are live.
+    needed.table |= evolution.needs_full_overwrite;
     if let Some(folded) = &folded {
         needed.take(folded);
     }
@@ -126,6 +129,9 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
     check_sanity(inputs, &rebase, &metadata, &schema, &mut needed)?;
     if needed.is_open(inputs.files) {
         return Ok(Judgement::NeedsFiles(needed.files));
+    }
+    if let Some(files) = inputs.files {
+        evolution.check_overwrite(candidate, files)?;
     }
     Ok(Judgement::Admit(Box::new(Admission {
         version: inputs.latest.next(),
@@ -340,7 +346,7 @@ fn parse_schema(metadata: &Metadata) -> Result<Schema, Refusal> {
 }
 
 /// Metadata and schema after the commit; checks what the commit changes of them.
-fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema), Refusal> {
+fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema, Evolution), Refusal> {
     let actions = &inputs.candidate.actions;
     let old = inputs.state;
     if let Some(protocol) = &actions.protocol {
@@ -360,15 +366,22 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema), Refusal> {
     if let Some(protocol) = protocol.filter(|_| actions.protocol.is_some() || actions.metadata.is_some()) {
         features::check_features_of(protocol, metadata, &schema).map_err(|error| evolution::unsupported(&error))?;
     }
+    let mut change_of = Evolution::default();
     if let Some(new) = &actions.metadata {
         evolution::check_new_metadata(new, &schema)?;
         if let Some(state) = old {
             let old_schema = parse_schema(&state.metadata)?;
-            evolution::check_metadata_change(&state.metadata, new, &old_schema, &schema)?;
+            let change = evolution::TableChange {
+                old: (&state.metadata, &old_schema),
+                new: (new, &schema),
+                protocol: actions.protocol.as_ref().unwrap_or(&state.protocol),
+                mode: evolution::mode_of(inputs.candidate),
+            };
+            change_of = evolution::check_metadata_change(change, Some(inputs.candidate))?;
         }
         features::check_in_use(new, &schema).map_err(|error| evolution::unsupported(&error))?;
     }
-    Ok((metadata.clone(), schema))
+    Ok((metadata.clone(), schema, change_of))
 }
 
 fn check_protocol(old: Option<&Protocol>, new: &Protocol) -> Result<(), Refusal> {

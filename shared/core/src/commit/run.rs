@@ -107,7 +107,7 @@ struct Proof {
     seen_under: String,
     /// Schema and partitioning that the files were compared with.
     admission: Admission,
-    warnings: Vec<String>,
+    checked: files::Checked,
 }
 
 impl Run<'_> {
@@ -408,19 +408,19 @@ impl Run<'_> {
                 if proof.admission.schema == admission.schema && proof.admission.metadata == admission.metadata =>
             {
                 if proof.seen_under != *under {
-                    files::check_existence(self.ctx, candidate).await?;
+                    files::check_existence(self.ctx, candidate, &proof.checked.etags).await?;
                     check_vectors(self.ctx, &view.root, candidate).await?;
                     proof.seen_under.clone_from(under);
                 }
             }
             _ => {
                 let seen = self.ahead.seen(under);
-                let warnings = files::check_files(self.ctx, candidate, admission, seen).await?;
+                let checked = files::check_files(self.ctx, candidate, admission, seen).await?;
                 check_vectors(self.ctx, &view.root, candidate).await?;
-                self.proved = Some(Proof { seen_under: under.clone(), admission: admission.clone(), warnings });
+                self.proved = Some(Proof { seen_under: under.clone(), admission: admission.clone(), checked });
             }
         }
-        Ok(self.proved.as_ref().map_or(&[], |proof| proof.warnings.as_slice()))
+        Ok(self.proved.as_ref().map_or(&[], |proof| proof.checked.warnings.as_slice()))
     }
 
     /// The bytes to publish: what was staged, or a copy of our own where they have to change, or where writers with a log

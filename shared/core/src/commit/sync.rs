@@ -10,6 +10,7 @@ use super::error::CommitError;
 use super::partition_values::{TouchedPartition, touched_partitions};
 use super::proposal::{Proposal, SyncState};
 use crate::delta::Metadata;
+use crate::delta::schema::{Schema, physical_names};
 use crate::location::Location;
 use crate::store::WriteError;
 
@@ -57,7 +58,12 @@ impl PartitionSink for NoCatalog {
 /// The partitions that a commit adds files to.
 pub fn partitions_of(candidate: &Candidate, metadata: &Metadata, root: &Location) -> Vec<TouchedPartition> {
     let files = candidate.add_keys.iter().zip(candidate.actions.adds.iter().map(|add| &add.partition_values));
-    touched_partitions(root, &metadata.partition_columns, files)
+    // Under column mapping partition values go by physical names.
+    let columns = match Schema::parse(&metadata.schema_string) {
+        Ok(schema) => physical_names(metadata, &schema),
+        Err(_) => metadata.partition_columns.clone(),
+    };
+    touched_partitions(root, &columns, files)
 }
 
 /// Whether a committed proposal still owes the catalog its partitions.

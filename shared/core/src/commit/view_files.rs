@@ -34,13 +34,13 @@ impl View {
             let base = self.base(ctx, wanted, self.latest).await?;
             let gap = || SnapshotError::LogGap { missing: Version(0), wanted: self.latest };
             let base = base.ok_or_else(|| snapshot_error(gap()))?;
-            let mut state = AtVersion::of_snapshot(wanted, &base);
+            let mut state = AtVersion::of_base(wanted, &base);
             self.fold(ctx, wanted, &mut state, (base.version.next(), self.latest)).await?;
             // Before the first version there was nothing.
             let at_read = (read_version == Version::NONE).then(AtVersion::default);
             return Ok(FileFacts::of_versions(wanted.clone(), at_read, state));
         };
-        let mut state = AtVersion::of_snapshot(wanted, &base);
+        let mut state = AtVersion::of_base(wanted, &base);
         self.fold(ctx, wanted, &mut state, (base.version.next(), read_version)).await?;
         let at_read = state.clone();
         self.fold(ctx, wanted, &mut state, (read_version.next(), self.latest)).await?;

@@ -3,11 +3,11 @@
 use thiserror::Error;
 
 use super::actions::{Metadata, Protocol};
-use super::schema::{Primitive, Schema};
+use super::schema::{Field, MappingMode, Primitive, Schema};
 
 /// Features that need nothing of a judge at file level, or whose use shows elsewhere (in properties, fields, actions)
 /// and is refused there.
-const KNOWN_FEATURES: [&str; 19] = [
+const KNOWN_FEATURES: [&str; 23] = [
     "allowColumnDefaults",
     "appendOnly",
     "catalogManaged",
@@ -23,7 +23,11 @@ const KNOWN_FEATURES: [&str; 19] = [
     "invariants",
     "rowTracking",
     "timestampNtz",
+    "typeWidening",
+    "typeWidening-preview",
     "v2Checkpoint",
+    "variantType",
+    "variantType-preview",
     "vacuumProtocolCheck",
     "checkpointProtection",
     "catalogOwned-preview",
@@ -62,6 +66,10 @@ pub fn has_deletion_vectors_on(protocol: &Protocol, metadata: &Metadata) -> bool
 
 pub fn has_in_commit_timestamps_on(metadata: &Metadata) -> bool {
     metadata.is_on("delta.enableInCommitTimestamps")
+}
+
+pub fn has_type_widening_on(protocol: &Protocol, metadata: &Metadata) -> bool {
+    has(protocol, "typeWidening") && metadata.is_on("delta.enableTypeWidening")
 }
 
 /// Whether files have row ids; writers assign them even where `delta.enableRowTracking` is off.
@@ -107,13 +115,21 @@ const PROPERTIES_OF_FEATURES: [(&str, &str, &str); 7] = [
 
 /// Whether tables of this protocol have a feature, listed or by an older writer version that implies it.
 fn has(protocol: &Protocol, feature: &str) -> bool {
-    if matches!(feature, "timestampNtz" | "deletionVectors" | "v2Checkpoint" | "typeWidening") {
+    if matches!(feature, "timestampNtz" | "deletionVectors" | "v2Checkpoint" | "typeWidening" | "variantType") {
         // These bind readers, too.
-        return protocol.reader_features.iter().flatten().any(|found| found == feature);
+        let is_it = |found: &String| found == feature || found.strip_suffix("-preview") == Some(feature);
+        return protocol.reader_features.iter().flatten().any(is_it);
+    }
+    if feature == "columnMapping" {
+        let is_listed = protocol.reader_features.iter().flatten().any(|found| found == feature);
+        let is_implied = protocol.min_reader_version == 2 && protocol.min_writer_version >= 5;
+        return is_listed || is_implied;
     }
     let implied_from = match feature {
-        "appendOnly" => 2,
-        "changeDataFeed" => 4,
+        "appendOnly" | "invariants" => 2,
+        "checkConstraints" => 3,
+        "changeDataFeed" | "generatedColumns" => 4,
+        "identityColumns" => 6,
         _ => i64::MAX,
     };
     lists(protocol, feature) || (implied_from..7).contains(&protocol.min_writer_version)
@@ -131,34 +147,52 @@ pub fn check_features_of(protocol: &Protocol, metadata: &Metadata, schema: &Sche
             return missing(feature, format!("the property {name} = {value}"));
         }
     }
-    match schema.leaf_of(&Primitive::TimestampNtz) {
-        Some(path) if !has(protocol, "timestampNtz") => missing("timestampNtz", format!("the column {path}")),
-        _ => Ok(()),
+    if let Some(name) = metadata.configuration.keys().find(|name| name.starts_with("delta.constraints."))
+        && !has(protocol, "checkConstraints")
+    {
+        return missing("checkConstraints", format!("the property {name}"));
     }
-}
-
-/// Refuses a table that uses what cannot be verified yet: expressions, identity columns, column mapping, wider types.
-pub fn check_in_use(metadata: &Metadata, schema: &Schema) -> Result<(), UnsupportedTable> {
-    let in_use = |feature, place: String| Err(UnsupportedTable::InUse { feature, place });
-    if let Some(mode) = metadata.property("delta.columnMapping.mode").filter(|mode| *mode != "none") {
-        return in_use("columnMapping", format!("delta.columnMapping.mode = {mode}"));
-    }
-    if let Some(name) = metadata.configuration.keys().find(|name| name.starts_with("delta.constraints.")) {
-        return in_use("checkConstraints", name.clone());
+    let is_mapped =
+        metadata.property("delta.columnMapping.mode").is_some_and(|mode| !mode.eq_ignore_ascii_case("none"));
+    if is_mapped && !has(protocol, "columnMapping") {
+        return missing("columnMapping", "the property delta.columnMapping.mode".to_owned());
     }
     for (path, field) in schema.walk() {
-        for name in field.metadata.keys() {
-            let feature = match name.as_str() {
-                "delta.invariants" => "invariants",
-                "delta.generationExpression" => "generatedColumns",
-                name if name.starts_with("delta.identity.") => "identityColumns",
-                "delta.typeChanges" => "typeWidening",
-                _ => continue,
-            };
-            return in_use(feature, format!("column {path}"));
+        for (member, feature) in MEMBERS_OF_FEATURES {
+            if field.metadata.contains_key(member) && !has(protocol, feature) {
+                return missing(feature, format!("the column {path}"));
+            }
+        }
+    }
+    let typed = [("timestampNtz", schema.leaf_of(&Primitive::TimestampNtz)), ("variantType", schema.variant())];
+    for (feature, path) in typed {
+        if let Some(path) = path.filter(|_| !has(protocol, feature)) {
+            return missing(feature, format!("the column {path}"));
         }
     }
     Ok(())
+}
+
+/// Members of a field's metadata that only work with a feature.
+const MEMBERS_OF_FEATURES: [(&str, &str); 4] = [
+    ("delta.generationExpression", "generatedColumns"),
+    ("delta.identity.start", "identityColumns"),
+    ("delta.invariants", "invariants"),
+    ("delta.typeChanges", "typeWidening"),
+];
+
+/// Refuses a table that uses what cannot be verified yet: identity columns.
+pub fn check_in_use(metadata: &Metadata, schema: &Schema) -> Result<(), UnsupportedTable> {
+    let in_use = |feature, place: String| Err(UnsupportedTable::InUse { feature, place });
+    if MappingMode::of(metadata).is_none() {
+        let mode = metadata.property("delta.columnMapping.mode").unwrap_or_default();
+        return in_use("columnMapping", format!("delta.columnMapping.mode = {mode}"));
+    }
+    let has_identity = |field: &Field| field.metadata.keys().any(|name| name.starts_with("delta.identity."));
+    match schema.walk().into_iter().find(|(_, field)| has_identity(field)) {
+        Some((path, _)) => in_use("identityColumns", format!("column {path}")),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -183,8 +217,7 @@ mod tests {
             (protocol(4, 7, &[]), "Versions"),
             (protocol(1, 8, &[]), "Versions"),
             (protocol(0, 2, &[]), "Versions"),
-            (protocol(3, 7, &["typeWidening"]), "Feature"),
-            (protocol(3, 7, &["variantType"]), "Feature"),
+            (protocol(3, 7, &["variantShredding-preview"]), "Feature"),
             (protocol(3, 7, &["somethingNew"]), "Feature"),
         ] {
             assert!(format!("{:?}", check_protocol(&candidate).unwrap_err()).starts_with(expected));
@@ -205,13 +238,9 @@ mod tests {
         };
         let plain = schema("{}");
         assert_eq!(check_in_use(&with("delta.columnMapping.mode", "none"), &plain), Ok(()));
-        for (metadata, schema, feature) in [
-            (with("delta.columnMapping.mode", "name"), plain.clone(), "columnMapping"),
-            (with("delta.constraints.c", "a > 0"), plain, "checkConstraints"),
-            (Metadata::default(), schema(r#"{"delta.invariants":"x"}"#), "invariants"),
-            (Metadata::default(), schema(r#"{"delta.generationExpression":"x"}"#), "generatedColumns"),
-            (Metadata::default(), schema(r#"{"delta.identity.start":1}"#), "identityColumns"),
-        ] {
+        for (metadata, schema, feature) in
+            [(Metadata::default(), schema(r#"{"delta.identity.start":1}"#), "identityColumns")]
+        {
             match check_in_use(&metadata, &schema).unwrap_err() {
                 UnsupportedTable::InUse { feature: found, .. } => assert_eq!(found, feature),
                 other => panic!("{other}"),
@@ -246,6 +275,13 @@ mod tests {
             (protocol(1, 2, &[]), with("delta.enableDeletionVectors", "true"), "long", false),
             (both(&["deletionVectors"]), with("delta.enableDeletionVectors", "true"), "long", true),
             (protocol(1, 7, &["inCommitTimestamp"]), with("delta.enableInCommitTimestamps", "true"), "long", true),
+            (protocol(1, 2, &[]), with("delta.constraints.c", "a > 0"), "long", false),
+            (protocol(1, 3, &[]), with("delta.constraints.c", "a > 0"), "long", true),
+            (protocol(2, 5, &[]), with("delta.columnMapping.mode", "name"), "long", true),
+            (protocol(1, 5, &[]), with("delta.columnMapping.mode", "name"), "long", false),
+            (both(&["columnMapping"]), with("delta.columnMapping.mode", "id"), "long", true),
+            (protocol(1, 2, &[]), Metadata::default(), "variant", false),
+            (both(&["variantType-preview"]), Metadata::default(), "variant", true),
             (protocol(1, 7, &[]), with("delta.enableRowTracking", "true"), "long", false),
             (protocol(1, 7, &["rowTracking"]), with("delta.enableRowTracking", "true"), "long", false),
             (protocol(1, 7, &["rowTracking", "domainMetadata"]), with("delta.enableRowTracking", "true"), "long", true),

@@ -10,7 +10,7 @@ pub enum IcebergError {
     Missing { what: &'static str, at: ObjectKey },
     #[error("{what} at {at} cannot be read: {message}")]
     Unreadable { what: &'static str, at: ObjectKey, message: String },
-    #[error("{at} is of format version {version}; versions 1 and 2 are read")]
+    #[error("{at} is of format version {version}; versions 1 to 3 are read")]
     UnknownVersion { at: ObjectKey, version: String },
     #[error("the table sets gc.enabled to `{0}`: its files may belong to other tables as well")]
     GcDisabled(String),

@@ -10,8 +10,13 @@ const ADDED_FILES: i32 = 504;
 const EXISTING_FILES: i32 = 505;
 const DELETED_FILES: i32 = 506;
 const KEY_METADATA: i32 = 519;
+const ADDED_SNAPSHOT: i32 = 503;
 const STATUS: i32 = 0;
+const SNAPSHOT: i32 = 1;
 const FILE_PATH: i32 = 100;
+
+/// Status of entries whose file the snapshot added.
+const ADDED: i64 = 1;
 
 const LIST: &str = "a manifest list";
 const MANIFEST: &str = "a manifest";
@@ -24,6 +29,23 @@ pub struct ManifestRef {
     pub length_bytes: Option<u64>,
     /// Entries it must have, where the list says so.
     pub entries: Option<u64>,
+    /// The snapshot that wrote it.
+    pub snapshot: Option<i64>,
+}
+
+impl ManifestRef {
+    /// A manifest of which nothing is known but where it lies.
+    pub fn bare(at: ObjectKey) -> Self {
+        Self { at, length_bytes: None, entries: None, snapshot: None }
+    }
+}
+
+/// A file that a manifest names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestEntry {
+    pub at: ObjectKey,
+    /// The snapshot that added the file, of entries that say so.
+    pub added_by: Option<i64>,
 }
 
 fn open<'a>(
@@ -35,7 +57,7 @@ fn open<'a>(
     let container =
         Container::open(bytes, wanted, AvroLimits::default()).map_err(|error| RecordError::from(error).at(what, at))?;
     match container.metadata("format-version") {
-        None | Some(b"1" | b"2") => Ok(container),
+        None | Some(b"1" | b"2" | b"3") => Ok(container),
         Some(other) => {
             let version = String::from_utf8_lossy(other).chars().take(20).collect();
             Err(IcebergError::UnknownVersion { at: at.clone(), version })
@@ -49,7 +71,8 @@ fn field<'a>(fields: &[Captured<'a>], index: usize) -> Captured<'a> {
 
 /// Manifests of a snapshot, data and delete manifests alike.
 pub fn read_manifest_list(bytes: &[u8], at: &ObjectKey) -> Result<Vec<ManifestRef>, IcebergError> {
-    let wanted = [MANIFEST_PATH, MANIFEST_LENGTH, KEY_METADATA, ADDED_FILES, EXISTING_FILES, DELETED_FILES];
+    let wanted =
+        [MANIFEST_PATH, MANIFEST_LENGTH, KEY_METADATA, ADDED_FILES, EXISTING_FILES, DELETED_FILES, ADDED_SNAPSHOT];
     let container = open(bytes, &wanted, LIST, at)?;
     container.check_has(0, MANIFEST_PATH).map_err(|error| RecordError::from(error).at(LIST, at))?;
     let mut manifests = Vec::new();
@@ -65,6 +88,7 @@ pub fn read_manifest_list(bytes: &[u8], at: &ObjectKey) -> Result<Vec<ManifestRe
             at: resolve(path, at)?,
             length_bytes: field(fields, 1).int().and_then(|length| u64::try_from(length).ok()),
             entries: counts.map(|counts| counts.into_iter().fold(0, u64::saturating_add)),
+            snapshot: field(fields, 6).int(),
         });
         Ok(())
     });
@@ -74,7 +98,10 @@ pub fn read_manifest_list(bytes: &[u8], at: &ObjectKey) -> Result<Vec<ManifestRe
 
 /// Files that a manifest names. Entries marked deleted count as well: until the manifest itself goes, keeping their
 /// files is the cautious reading.
-pub fn read_manifest(bytes: &[u8], manifest: &ManifestRef) -> Result<Vec<ObjectKey>, IcebergError> {
+///
+/// Deletion vectors lie in Puffin files that the same field names; the data file that a vector refers to is live in a
+/// manifest of its own.
+pub fn read_manifest(bytes: &[u8], manifest: &ManifestRef) -> Result<Vec<ManifestEntry>, IcebergError> {
     let at = &manifest.at;
     if let Some(length) = manifest.length_bytes
         && (bytes.len() as u64) < length
@@ -82,18 +109,20 @@ pub fn read_manifest(bytes: &[u8], manifest: &ManifestRef) -> Result<Vec<ObjectK
         let message = format!("{} bytes instead of the {length} that its list states", bytes.len());
         return Err(IcebergError::unreadable(MANIFEST, at, message));
     }
-    let container = open(bytes, &[STATUS, FILE_PATH], MANIFEST, at)?;
+    let container = open(bytes, &[STATUS, FILE_PATH, SNAPSHOT], MANIFEST, at)?;
     for (index, id) in [STATUS, FILE_PATH].into_iter().enumerate() {
         container.check_has(index, id).map_err(|error| RecordError::from(error).at(MANIFEST, at))?;
     }
     let mut files = Vec::new();
     let read = container.for_each(|fields| -> Result<(), RecordError> {
-        if !matches!(field(fields, 0).int(), Some(0..=2)) {
+        let status = field(fields, 0).int();
+        if !matches!(status, Some(0..=2)) {
             return Err(AvroError::Corrupt(format!("an entry with status {:?}", field(fields, 0))).into());
         }
         let path =
             field(fields, 1).text().ok_or_else(|| AvroError::Corrupt("an entry without file_path".to_owned()))?;
-        files.push(resolve(path, at)?);
+        let added_by = field(fields, 2).int().or(manifest.snapshot).filter(|_| status == Some(ADDED));
+        files.push(ManifestEntry { at: resolve(path, at)?, added_by });
         Ok(())
     });
     let entries = read.map_err(|error| error.at(MANIFEST, at))?;

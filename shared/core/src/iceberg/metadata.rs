@@ -13,18 +13,27 @@ const METADATA_MAX_BYTES: u64 = 512 * 1024 * 1024;
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const WHAT: &str = "table metadata";
 
-/// Where a snapshot names its manifests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Manifests {
-    List(ObjectKey),
-    /// Format 1 may name them in place.
-    Inline(Vec<ObjectKey>),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A snapshot: where it names its manifests, and what its writer said of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     pub id: i64,
-    pub manifests: Manifests,
+    pub timestamp_ms: i64,
+    pub list: Option<ObjectKey>,
+    /// Format 1 may name manifests in place, instead of a list or beside one.
+    pub inline: Vec<ObjectKey>,
+    /// `total-data-files` of its summary.
+    pub data_files: Option<u64>,
+    pub flink: Option<FlinkCommit>,
+}
+
+/// What Flink's sink says in the summary of its commits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlinkCommit {
+    pub job: String,
+    /// Newer sinks only.
+    pub operator: Option<String>,
+    /// Everything up to this checkpoint is committed.
+    pub checkpoint: i64,
 }
 
 /// What a sweep needs of a table's metadata file.
@@ -123,6 +132,7 @@ fn check_version(json: &[u8], at: &ObjectKey) -> Result<u8, IcebergError> {
     match version.as_u64() {
         Some(1) => Ok(1),
         Some(2) => Ok(2),
+        Some(3) => Ok(3),
         _ => Err(IcebergError::UnknownVersion { at: at.clone(), version: version.to_string() }),
     }
 }
@@ -151,9 +161,25 @@ struct Raw {
 #[serde(rename_all = "kebab-case")]
 struct RawSnapshot {
     snapshot_id: i64,
+    timestamp_ms: Option<i64>,
     manifest_list: Option<String>,
     manifests: Option<Vec<String>>,
+    summary: Option<BTreeMap<String, Value>>,
     key_id: Option<Value>,
+}
+
+impl RawSnapshot {
+    fn said(&self, name: &str) -> Option<&str> {
+        self.summary.as_ref()?.get(name)?.as_str()
+    }
+
+    fn flink(&self) -> Option<FlinkCommit> {
+        Some(FlinkCommit {
+            job: self.said("flink.job-id")?.to_ascii_lowercase(),
+            operator: self.said("flink.operator-id").map(str::to_ascii_lowercase),
+            checkpoint: self.said("flink.max-committed-checkpoint-id")?.parse().ok()?,
+        })
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -205,17 +231,19 @@ impl Raw {
     fn snapshots(&self, at: &ObjectKey) -> Result<Vec<Snapshot>, IcebergError> {
         let mut snapshots = Vec::new();
         for snapshot in self.snapshots.iter().flatten() {
-            let manifests = match (&snapshot.manifest_list, &snapshot.manifests) {
-                (Some(list), _) => Manifests::List(resolve(list, at)?),
-                (None, Some(paths)) => {
-                    Manifests::Inline(paths.iter().map(|path| resolve(path, at)).collect::<Result<_, _>>()?)
-                }
-                (None, None) => {
-                    let message = format!("snapshot {} names no manifests", snapshot.snapshot_id);
-                    return Err(IcebergError::unreadable(WHAT, at, message));
-                }
-            };
-            snapshots.push(Snapshot { id: snapshot.snapshot_id, manifests });
+            if snapshot.manifest_list.is_none() && snapshot.manifests.is_none() {
+                let message = format!("snapshot {} names no manifests", snapshot.snapshot_id);
+                return Err(IcebergError::unreadable(WHAT, at, message));
+            }
+            let inline = snapshot.manifests.iter().flatten().map(|path| resolve(path, at));
+            snapshots.push(Snapshot {
+                id: snapshot.snapshot_id,
+                timestamp_ms: snapshot.timestamp_ms.unwrap_or_default(),
+                list: snapshot.manifest_list.as_ref().map(|list| resolve(list, at)).transpose()?,
+                inline: inline.collect::<Result<_, _>>()?,
+                data_files: snapshot.said("total-data-files").and_then(|count| count.parse().ok()),
+                flink: snapshot.flink(),
+            });
         }
         Ok(snapshots)
     }
@@ -306,7 +334,7 @@ mod tests {
         }))
         .unwrap();
         let manifest = ObjectKey::new("lake", "t/metadata/m0.avro");
-        assert_eq!(metadata.snapshots[0].manifests, Manifests::Inline(vec![manifest]));
+        assert_eq!((&metadata.snapshots[0].list, &metadata.snapshots[0].inline), (&None, &vec![manifest]));
         assert!(metadata.partition_names.contains("day"));
     }
 
@@ -315,7 +343,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_completely_is_refused() {
         let cases: [(&str, Change); 13] = [
-            ("UnknownVersion", |m| m["format-version"] = json!(3)),
+            ("UnknownVersion", |m| m["format-version"] = json!(4)),
             ("UnknownVersion", |m| m["format-version"] = json!("2")),
             ("Unreadable", |m| m["format-version"] = Value::Null),
             ("Encrypted", |m| m["encryption-keys"] = json!([{"key-id": "k"}])),

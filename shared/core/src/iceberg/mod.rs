@@ -1,6 +1,6 @@
 //! Iceberg metadata: which files a table needs.
 //!
-//! Only what decides about files is read: paths, entry status, and what makes a table unreadable for us. Formats 1 and 2
+//! Only what decides about files is read: paths, entry status, and what makes a table unreadable for us. Formats 1 to 3
 //! are read; a newer one is refused by name. Whatever cannot be read completely is an error, never an empty answer: the
 //! sweep deletes what this module does not name.
 
@@ -13,6 +13,6 @@ mod reachable;
 mod tests;
 
 pub use error::IcebergError;
-pub use manifest::{ManifestRef, read_manifest, read_manifest_list};
-pub use metadata::{Manifests, Snapshot, TableMetadata, is_metadata_name};
-pub use reachable::{MANIFEST_CONCURRENCY, Reachable, load_metadata};
+pub use manifest::{ManifestEntry, ManifestRef, read_manifest, read_manifest_list};
+pub use metadata::{FlinkCommit, Snapshot, TableMetadata, is_metadata_name};
+pub use reachable::{MANIFEST_CONCURRENCY, Named, Reachable, load_manifest, load_metadata};

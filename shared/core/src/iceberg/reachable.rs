@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::{IcebergError, ManifestRef, Manifests, TableMetadata, read_manifest, read_manifest_list};
+use super::{IcebergError, ManifestEntry, ManifestRef, TableMetadata, read_manifest, read_manifest_list};
 use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey, ReadObjects};
 
 /// Manifests and lists read at the same time. A manifest has about 8 MB, so this bounds memory as well.
@@ -39,6 +39,33 @@ pub async fn load_metadata(objects: &dyn ReadObjects, at: &ObjectKey) -> Result<
     TableMetadata::parse(&fetch(objects, "table metadata", at).await?, at)
 }
 
+/// Reads one manifest, for files that no metadata names.
+pub async fn load_manifest(
+    objects: &dyn ReadObjects,
+    manifest: ManifestRef,
+) -> Result<Vec<ManifestEntry>, IcebergError> {
+    read_manifest(&fetch(objects, "a manifest", &manifest.at).await?, &manifest)
+}
+
+/// A file that a table's metadata names, as [`Reachable::walk`] hands it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named<'a> {
+    /// Metadata, lists, manifests, statistics.
+    Metadata(&'a ObjectKey),
+    /// Data, deletes and vectors; `added_by` is the snapshot that added the file, where an entry says so.
+    Content { at: &'a ObjectKey, added_by: Option<i64> },
+}
+
+impl<'a> Named<'a> {
+    pub fn at(self) -> &'a ObjectKey {
+        match self {
+            Named::Metadata(at) | Named::Content { at, .. } => at,
+        }
+    }
+}
+
+type Sink<'s> = dyn FnMut(Named<'_>) + Send + 's;
+
 impl Reachable {
     /// Hands every file that `metadata` (read at `at`) names, and `at` itself, to `sink`; files may come more than once.
     /// What an earlier call walked completely is not read again.
@@ -47,19 +74,18 @@ impl Reachable {
         objects: &dyn ReadObjects,
         at: &ObjectKey,
         metadata: &TableMetadata,
-        sink: &mut (dyn FnMut(&ObjectKey) + Send),
+        sink: &mut Sink<'_>,
     ) -> Result<(), IcebergError> {
-        sink(at);
-        metadata.files.iter().for_each(&mut *sink);
+        sink(Named::Metadata(at));
+        metadata.files.iter().for_each(|at| sink(Named::Metadata(at)));
         let (lists, manifests) = self.manifests(objects, metadata, sink).await?;
         let mut reads = stream::iter(manifests.into_iter().map(|manifest| async move {
-            let bytes = fetch(objects, "a manifest", &manifest.at).await?;
-            let files = read_manifest(&bytes, &manifest)?;
-            Ok::<_, IcebergError>((manifest.at, files))
+            let at = manifest.at.clone();
+            Ok::<_, IcebergError>((at, load_manifest(objects, manifest).await?))
         }))
         .buffer_unordered(MANIFEST_CONCURRENCY);
         while let Some((at, files)) = reads.try_next().await? {
-            files.iter().for_each(&mut *sink);
+            files.iter().for_each(|entry| sink(Named::Content { at: &entry.at, added_by: entry.added_by }));
             self.walked.insert(at);
         }
         drop(reads);
@@ -72,39 +98,42 @@ impl Reachable {
         &mut self,
         objects: &dyn ReadObjects,
         metadata: &TableMetadata,
-        sink: &mut (dyn FnMut(&ObjectKey) + Send),
+        sink: &mut Sink<'_>,
     ) -> Result<(Vec<ObjectKey>, Vec<ManifestRef>), IcebergError> {
-        let mut lists = Vec::new();
+        let mut lists: Vec<(ObjectKey, Option<u64>)> = Vec::new();
         let mut found = Vec::new();
         for snapshot in &metadata.snapshots {
-            match &snapshot.manifests {
-                Manifests::List(at) => {
-                    sink(at);
-                    lists.push(at.clone());
-                }
-                Manifests::Inline(paths) => found.extend(paths.iter().map(|at| ManifestRef {
-                    at: at.clone(),
-                    length_bytes: None,
-                    entries: None,
-                })),
+            found.extend(snapshot.inline.iter().cloned().map(ManifestRef::bare));
+            if let Some(at) = &snapshot.list {
+                sink(Named::Metadata(at));
+                lists.push((at.clone(), snapshot.data_files));
             }
         }
         lists.sort();
-        lists.dedup();
-        lists.retain(|at| !self.walked.contains(at));
-        let mut reads = stream::iter(lists.clone().into_iter().map(|at| async move {
+        lists.dedup_by(|one, other| one.0 == other.0);
+        lists.retain(|(at, _)| !self.walked.contains(at));
+        let mut reads = stream::iter(lists.clone().into_iter().map(|(at, data_files)| async move {
             let bytes = fetch(objects, "a manifest list", &at).await?;
-            read_manifest_list(&bytes, &at)
+            let manifests = read_manifest_list(&bytes, &at)?;
+            match data_files {
+                // Cut off behind its header it would still be a good list, of nothing.
+                Some(count) if count > 0 && manifests.is_empty() => {
+                    let message = format!("it names no manifest, and its snapshot has {count} data files");
+                    Err(IcebergError::unreadable("a manifest list", &at, message))
+                }
+                _ => Ok(manifests),
+            }
         }))
         .buffer_unordered(MANIFEST_CONCURRENCY);
         while let Some(manifests) = reads.try_next().await? {
             found.extend(manifests);
         }
         drop(reads);
-        found.iter().for_each(|manifest| sink(&manifest.at));
-        found.sort_by(|one, other| one.at.cmp(&other.at));
+        found.iter().for_each(|manifest| sink(Named::Metadata(&manifest.at)));
+        // Of one manifest named twice, the description that says more comes first.
+        found.sort_by(|one, other| one.at.cmp(&other.at).then(other.length_bytes.cmp(&one.length_bytes)));
         found.dedup_by(|one, other| one.at == other.at);
         found.retain(|manifest| !self.walked.contains(&manifest.at));
-        Ok((lists, found))
+        Ok((lists.into_iter().map(|(at, _)| at).collect(), found))
     }
 }

@@ -48,8 +48,8 @@ impl Fixture {
         let objects = self.world.objects.as_ref();
         let metadata = load_metadata(objects, &self.pointer).await?;
         let mut found = BTreeSet::new();
-        let mut sink = |at: &ObjectKey| {
-            found.insert(at.clone());
+        let mut sink = |named: Named<'_>| {
+            found.insert(named.at().clone());
         };
         Reachable::default().walk(objects, &self.pointer, &metadata, &mut sink).await?;
         Ok(found)

@@ -96,40 +96,77 @@ pub trait TableDirectory: Send + Sync {
 
     /// Every table, of all databases, whose location is inside, equal to or containing `scope`.
     async fn tables_around(&self, scope: &Location) -> Result<Vec<TableEntry>, DirectoryError>;
+
+    /// Every table of all databases: any may have files anywhere.
+    async fn tables(&self) -> Result<Vec<TableEntry>, DirectoryError>;
+
+    /// Where partitions of a table lie outside its own location, as far as that is inside `scope` or around it.
+    async fn partitions_elsewhere(&self, entry: &TableEntry, scope: &Location)
+    -> Result<Vec<Location>, DirectoryError>;
+}
+
+/// Which of a table's partitions concern a scope.
+pub(super) fn is_elsewhere(entry: &TableEntry, partition: &Location, scope: &Location) -> bool {
+    let is_own = entry.location.as_ref().is_some_and(|home| home.contains(partition));
+    !is_own && (scope.contains(partition) || partition.contains(scope))
 }
 
 /// A directory in memory.
 #[derive(Debug, Default)]
-pub struct MemoryDirectory(Mutex<Vec<TableEntry>>);
+pub struct MemoryDirectory {
+    entries: Mutex<Vec<TableEntry>>,
+    /// Table ids and locations.
+    partitions: Mutex<Vec<(String, Location)>>,
+}
 
 impl MemoryDirectory {
-    fn tables(&self) -> std::sync::MutexGuard<'_, Vec<TableEntry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn entries(&self) -> std::sync::MutexGuard<'_, Vec<TableEntry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a table, or replaces the one of the same name.
     pub fn put(&self, entry: TableEntry) {
-        let mut tables = self.tables();
+        let mut tables = self.entries();
         tables.retain(|table| (&table.database, &table.name) != (&entry.database, &entry.name));
         tables.push(entry);
     }
 
+    /// Adds a partition of a table.
+    pub fn put_partition(&self, table_id: &str, location: Location) {
+        let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
+        partitions.push((table_id.to_owned(), location));
+    }
+
     pub fn remove(&self, database: &str, table: &str) {
-        self.tables().retain(|entry| (entry.database.as_str(), entry.name.as_str()) != (database, table));
+        self.entries().retain(|entry| (entry.database.as_str(), entry.name.as_str()) != (database, table));
     }
 }
 
 #[async_trait]
 impl TableDirectory for MemoryDirectory {
     async fn table(&self, database: &str, table: &str) -> Result<Option<TableEntry>, DirectoryError> {
-        let tables = self.tables();
+        let tables = self.entries();
         Ok(tables.iter().find(|entry| entry.database == database && entry.name == table).cloned())
     }
 
     async fn tables_around(&self, scope: &Location) -> Result<Vec<TableEntry>, DirectoryError> {
         let near = |location: &Location| location.contains(scope) || scope.contains(location);
-        let tables = self.tables();
+        let tables = self.entries();
         Ok(tables.iter().filter(|entry| entry.location.as_ref().is_some_and(near)).cloned().collect())
+    }
+
+    async fn tables(&self) -> Result<Vec<TableEntry>, DirectoryError> {
+        Ok(self.entries().clone())
+    }
+
+    async fn partitions_elsewhere(
+        &self,
+        entry: &TableEntry,
+        scope: &Location,
+    ) -> Result<Vec<Location>, DirectoryError> {
+        let partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_table = partitions.iter().filter(|(table_id, _)| *table_id == entry.id).map(|(_, location)| location);
+        Ok(of_table.filter(|location| is_elsewhere(entry, location, scope)).cloned().collect())
     }
 }
 

@@ -27,6 +27,12 @@ pub enum RefusalReason {
     LocationOutsideTable,
     /// The catalog and the table's own metadata disagree on where it lies.
     LocationMismatch,
+    /// Another table that may need files here cannot be read.
+    OtherTableUnreadable,
+    /// A backfill is not of the scope that its dry run looked at.
+    BackfillScope,
+    /// The clock here and that of the store are too far apart to tell how old a file is.
+    ClockSkew,
     /// More orphans than a healthy table has.
     Fuse,
     TableUnknown,
@@ -53,6 +59,9 @@ impl RefusalReason {
             Self::PendingUnreadable => "pending_unreadable",
             Self::LocationOutsideTable => "location_outside_table",
             Self::LocationMismatch => "location_mismatch",
+            Self::OtherTableUnreadable => "other_table_unreadable",
+            Self::BackfillScope => "backfill_scope",
+            Self::ClockSkew => "clock_skew",
             Self::Fuse => "fuse",
             Self::TableUnknown => "table_unknown",
             Self::OptimizerMissing => "optimizer_missing",

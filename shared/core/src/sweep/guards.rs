@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::families::Families;
+use super::leases::Leased;
 use super::refs::{Held, References};
+use super::sightings::{Sightings, is_multipart};
 use super::survey::ForeignRoots;
 use crate::iceberg::is_metadata_name;
 use crate::location::Location;
@@ -15,7 +18,7 @@ pub enum Reason {
     Referenced,
     PendingCommit,
     SpelledDifferently,
-    /// A writer has announced it. Leases are not granted yet; the name has its place.
+    /// A writer has announced it.
     Lease,
     OtherTablePrefix,
     ForeignRootFound,
@@ -23,12 +26,18 @@ pub enum Reason {
     UnknownAge,
     CreationGate,
     TooYoung,
+    /// Uploaded in parts, so its date is that of the upload's start: age counts from when it was first seen.
+    MultipartAge,
+    /// Another file of the same write operation is too young.
+    FamilyTooYoung,
     NoOwnershipEvidence,
+    /// An orphan, but seen for the first time, or not long enough ago.
+    SeenOnce,
     Orphan,
 }
 
 impl Reason {
-    pub const ALL: [Reason; 13] = [
+    pub const ALL: [Reason; 16] = [
         Reason::OutsideLocation,
         Reason::Referenced,
         Reason::PendingCommit,
@@ -40,7 +49,10 @@ impl Reason {
         Reason::UnknownAge,
         Reason::CreationGate,
         Reason::TooYoung,
+        Reason::MultipartAge,
+        Reason::FamilyTooYoung,
         Reason::NoOwnershipEvidence,
+        Reason::SeenOnce,
         Reason::Orphan,
     ];
 
@@ -57,8 +69,33 @@ impl Reason {
             Reason::UnknownAge => "unknown_age",
             Reason::CreationGate => "creation_gate",
             Reason::TooYoung => "too_young",
+            Reason::MultipartAge => "multipart_age",
+            Reason::FamilyTooYoung => "family_too_young",
             Reason::NoOwnershipEvidence => "no_ownership_evidence",
+            Reason::SeenOnce => "seen_once",
             Reason::Orphan => "orphan",
+        }
+    }
+
+    /// The decision in words.
+    pub fn explain(self) -> &'static str {
+        match self {
+            Reason::OutsideLocation => "it lies outside what is swept",
+            Reason::Referenced => "the table, or another one, needs it",
+            Reason::PendingCommit => "a commit that may still be made names it, or one that was refused lately",
+            Reason::SpelledDifferently => "something is needed whose name some tools take for this one",
+            Reason::Lease => "a writer has announced it",
+            Reason::OtherTablePrefix => "it lies at the place of another table, or of Lakewarden itself",
+            Reason::ForeignRootFound => "signs of a table that the catalog does not know lie around it",
+            Reason::ReservedName => "files of this name are kept whatever else is known",
+            Reason::UnknownAge => "its age is not known",
+            Reason::CreationGate => "it is not younger than the optimizer",
+            Reason::TooYoung => "it is younger than the retention",
+            Reason::MultipartAge => "it was uploaded in parts and has not been seen for a whole retention",
+            Reason::FamilyTooYoung => "another file of the same write operation is younger than the retention",
+            Reason::NoOwnershipEvidence => "nothing about its place and name says that the table's writers made it",
+            Reason::SeenOnce => "nothing needs it; it goes when a later run finds it again, unchanged",
+            Reason::Orphan => "nothing needs it",
         }
     }
 
@@ -70,8 +107,28 @@ impl Reason {
 /// What counts as proof that a file was written for the table, and which names are never touched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameRules {
-    Iceberg { data_folders: Vec<Location>, metadata_folders: Vec<Location>, partition_names: BTreeSet<String> },
-    Delta { root: Location, partition_names: BTreeSet<String> },
+    Iceberg {
+        data_folders: Vec<Location>,
+        metadata_folders: Vec<Location>,
+        partition_names: BTreeSet<String>,
+    },
+    Delta {
+        root: Location,
+        partition_names: BTreeSet<String>,
+        /// A folder below the root that another format's side of the table uses.
+        kept_folder: Option<&'static str>,
+        /// Such a folder once that format is switched off, proved to be the table's own.
+        swept_folder: Option<&'static str>,
+    },
+}
+
+/// What happens to the empty objects that stand for folders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Markers {
+    #[default]
+    Keep,
+    /// They go like other files: when they are old enough.
+    Sweep,
 }
 
 /// Everything that a decision depends on.
@@ -80,18 +137,24 @@ pub struct Judge<'a> {
     /// What is swept: the table's location or a folder inside it.
     pub scope: &'a Location,
     pub table: &'a Location,
-    pub gate_ms: i64,
+    /// `None` in a backfill.
+    pub gate_ms: Option<i64>,
     pub now_ms: i64,
     pub retention_ms: i64,
+    /// How long ago an orphan must have been seen before; `None`: one sighting is enough.
+    pub quarantine_ms: Option<i64>,
     pub references: &'a References,
     /// Locations of other tables inside ours, and the product's own.
     pub protected: &'a [Location],
-    /// Locations under a writer's lease.
-    pub leased: &'a [Location],
+    /// What writers have announced.
+    pub leased: &'a Leased,
     pub foreign: &'a ForeignRoots,
     pub names: &'a NameRules,
-    /// Metadata files that were opened and found to be this table's own, of an earlier state.
+    pub markers: Markers,
+    /// Files that were opened, or whose verdict was read, and that are this table's own and not needed any more.
     pub proved_stale: &'a HashSet<ObjectKey>,
+    pub families: &'a Families,
+    pub sightings: &'a Sightings,
 }
 
 impl Judge<'_> {
@@ -107,45 +170,91 @@ impl Judge<'_> {
             Held::SpelledDifferently => return Reason::SpelledDifferently,
             Held::No => {}
         }
-        let below = |locations: &[Location]| locations.iter().any(|location| is_at_or_below(location, &at));
-        if below(self.leased) {
+        let is_proved = self.proved_stale.contains(&at);
+        let is_marker = is_marker(relative);
+        let is_reserved =
+            (is_marker && !self.is_swept_marker(relative, object)) || (!is_proved && self.names.is_reserved(relative));
+        if self.leased.covers(&at) {
             Reason::Lease
-        } else if below(self.protected) {
+        } else if self.protected.iter().any(|location| is_at_or_below(location, &at)) {
             Reason::OtherTablePrefix
         } else if self.foreign.covers(&at.key) {
             Reason::ForeignRootFound
-        } else if self.names.is_reserved(relative) {
+        } else if is_reserved {
             Reason::ReservedName
+        } else if let Some(reason) = self.judge_age(&at, object) {
+            reason
+        } else if is_proved || is_marker || self.has_evidence(&at, relative) {
+            self.judge_sightings(&at, object)
         } else {
-            self.judge_age(object).unwrap_or_else(|| self.judge_evidence(&at, relative))
+            Reason::NoOwnershipEvidence
         }
     }
 
-    fn judge_age(&self, object: &Listed) -> Option<Reason> {
+    /// The marker of the table's own folder stays: some tools take its absence for that of the table.
+    fn is_swept_marker(&self, relative: &str, object: &Listed) -> bool {
+        self.markers == Markers::Sweep && object.size_bytes == 0 && !relative.trim_matches('/').is_empty()
+    }
+
+    fn judge_age(&self, at: &ObjectKey, object: &Listed) -> Option<Reason> {
         let modified_ms = object.last_modified_ms;
+        let cut_off_ms = self.now_ms.saturating_sub(self.retention_ms);
         if modified_ms <= 0 {
             Some(Reason::UnknownAge)
-        } else if modified_ms <= self.gate_ms {
+        } else if self.gate_ms.is_some_and(|gate_ms| modified_ms <= gate_ms) {
             Some(Reason::CreationGate)
-        } else if modified_ms >= self.now_ms.saturating_sub(self.retention_ms) {
+        } else if modified_ms >= cut_off_ms {
             Some(Reason::TooYoung)
+        } else if is_multipart(&object.etag)
+            && self.sightings.first_seen_ms(at, object).is_none_or(|seen_ms| seen_ms >= cut_off_ms)
+        {
+            Some(Reason::MultipartAge)
+        } else if self.families.youngest_ms(&at.key).is_some_and(|youngest_ms| youngest_ms >= cut_off_ms) {
+            Some(Reason::FamilyTooYoung)
         } else {
             None
         }
     }
 
-    fn judge_evidence(&self, at: &ObjectKey, relative: &str) -> Reason {
-        if self.names.is_evidence(at, relative, self.proved_stale) {
+    fn judge_sightings(&self, at: &ObjectKey, object: &Listed) -> Reason {
+        let Some(quarantine_ms) = self.quarantine_ms else { return Reason::Orphan };
+        let since_ms = self.sightings.candidate_since_ms(at, object);
+        if since_ms.is_some_and(|since_ms| since_ms <= self.now_ms.saturating_sub(quarantine_ms)) {
             Reason::Orphan
         } else {
-            Reason::NoOwnershipEvidence
+            Reason::SeenOnce
         }
     }
+
+    fn has_evidence(&self, at: &ObjectKey, relative: &str) -> bool {
+        if at.key.contains(is_never_written) {
+            return false;
+        }
+        let is_beside_content = || self.references.is_beside_content(at);
+        self.names.is_evidence(at, relative, is_beside_content)
+    }
+}
+
+/// Whether a key stands for a folder.
+fn is_marker(relative: &str) -> bool {
+    let name = relative.rsplit('/').next().unwrap_or(relative);
+    name.is_empty() || name.ends_with("_$folder$")
 }
 
 /// A marker object named like the folder itself counts as belonging to it.
 fn is_at_or_below(location: &Location, at: &ObjectKey) -> bool {
     location.bucket == at.bucket && (at.key == location.prefix || location.relative(at).is_some())
+}
+
+/// The key with repeated slashes as one: `location` may end in a slash, and writers then double it.
+fn with_single_slashes(at: &ObjectKey) -> ObjectKey {
+    let mut key = String::with_capacity(at.key.len());
+    for letter in at.key.chars() {
+        if letter != '/' || !key.ends_with('/') {
+            key.push(letter);
+        }
+    }
+    ObjectKey::new(at.bucket.clone(), key)
 }
 
 fn has_ending(name: &str, endings: &[&str]) -> bool {
@@ -162,11 +271,19 @@ const DATA_ENDINGS: [&str; 4] = [".parquet", ".avro", ".orc", ".puffin"];
 const METADATA_ENDINGS: [&str; 4] = [".avro", ".stats", ".puffin", ".parquet"];
 
 impl NameRules {
+    /// Rules by which no name is evidence.
+    pub fn nothing() -> Self {
+        NameRules::Iceberg { data_folders: Vec::new(), metadata_folders: Vec::new(), partition_names: BTreeSet::new() }
+    }
+
     /// Names that are kept whatever else is known. `relative` is below the table's location.
     pub fn is_reserved(&self, relative: &str) -> bool {
         let name = relative.rsplit('/').next().unwrap_or(relative);
-        let is_marker = name.is_empty() || name.ends_with("_$folder$");
-        is_marker || name == "version-hint.text" || relative.split('/').any(|segment| self.is_hidden(segment))
+        let is_kept = match self {
+            NameRules::Delta { kept_folder: Some(kept), .. } => relative.split('/').next() == Some(*kept),
+            _ => false,
+        };
+        is_kept || name == "version-hint.text" || relative.split('/').any(|segment| self.is_hidden(segment))
     }
 
     /// Names beginning with `_` or `.` are other tools' business, unless they are partitions of this table.
@@ -182,24 +299,26 @@ impl NameRules {
         !is_partition && !own.contains(&segment)
     }
 
-    /// Whether place and name say that the table's writers made the file.
-    fn is_evidence(&self, at: &ObjectKey, relative: &str, proved_stale: &HashSet<ObjectKey>) -> bool {
-        if at.key.contains(is_never_written) {
-            return false;
-        }
+    /// Whether place and name say that the table's writers made the file: in a data or metadata folder, or (dearer to
+    /// find out) in a folder where the table's files lie.
+    fn is_evidence(&self, at: &ObjectKey, relative: &str, is_beside_content: impl Fn() -> bool) -> bool {
         let name = relative.rsplit('/').next().unwrap_or(relative);
         match self {
             NameRules::Iceberg { data_folders, metadata_folders, .. } => {
-                let in_any = |folders: &[Location]| folders.iter().any(|folder| folder.relative(at).is_some());
+                let plain = with_single_slashes(at);
+                let in_any = |folders: &[Location]| folders.iter().any(|folder| folder.relative(&plain).is_some());
+                // They say whose they are and of which state, so nothing less than opening them counts.
                 if is_metadata_name(name) {
-                    return in_any(metadata_folders) && proved_stale.contains(at);
+                    return false;
                 }
-                (in_any(data_folders) && has_ending(name, &DATA_ENDINGS))
+                (has_ending(name, &DATA_ENDINGS) && (in_any(data_folders) || is_beside_content()))
                     || (in_any(metadata_folders) && has_ending(name, &METADATA_ENDINGS))
             }
-            NameRules::Delta { root, .. } => {
+            NameRules::Delta { root, swept_folder, .. } => {
                 let is_vector = name.starts_with("deletion_vector_") && name.ends_with(".bin");
-                root.relative(at).is_some() && (has_ending(name, &[".parquet"]) || is_vector)
+                let is_manifest = swept_folder.is_some_and(|folder| relative.split('/').next() == Some(folder))
+                    && has_ending(name, &[".avro"]);
+                root.relative(at).is_some() && (has_ending(name, &[".parquet"]) || is_vector || is_manifest)
             }
         }
     }
@@ -232,7 +351,9 @@ mod tests {
     fn names(case: &Value, table: &Location) -> NameRules {
         let partition_names = strings(case, "partitions").into_iter().collect();
         if case["format"] == "delta" {
-            return NameRules::Delta { root: table.clone(), partition_names };
+            let folder = |field: &str| (case[field] == true).then_some("metadata");
+            let (kept_folder, swept_folder) = (folder("uniform"), folder("old_uniform"));
+            return NameRules::Delta { root: table.clone(), partition_names, kept_folder, swept_folder };
         }
         NameRules::Iceberg {
             data_folders: vec![Location::new("b", "wh/t/data")],
@@ -247,7 +368,7 @@ mod tests {
         let scope = Location::new("b", case["scope"].as_str().unwrap_or("wh/t"));
         let key = |text: &String| ObjectKey::new("b", text.as_str());
         let mut references = References::default();
-        strings(case, "referenced").iter().map(key).for_each(|at| references.add(&at));
+        strings(case, "referenced").iter().map(key).for_each(|at| references.add_content(&at));
         strings(case, "pending").iter().map(key).for_each(|at| references.add_pending(&at));
         references.seal();
         let listed = |key: &str, age_ms: i64| Listed {
@@ -259,27 +380,41 @@ mod tests {
         let mut survey = Survey::default();
         strings(case, "also_listed").iter().for_each(|key| survey.note(&scope.bucket, &listed(key, 0)));
         let ours = OwnSigns {
-            delta_root: (case["format"] == "delta").then(|| "wh/t".to_owned()),
+            delta_roots: (case["format"] == "delta").then(|| "wh/t".to_owned()).into_iter().collect(),
             metadata_folders: BTreeSet::from(["wh/t/metadata".to_owned()]),
+            ..OwnSigns::default()
         };
         let locations = |field: &str| -> Vec<Location> {
             strings(case, field).iter().map(|prefix| Location::new("b", prefix)).collect()
         };
+        let now_ms = 100 * DAY_MS;
+        let mut object = listed(case["key"].as_str().unwrap(), case["age_ms"].as_i64().unwrap_or(5 * DAY_MS));
+        object.etag = ETag(case["etag"].as_str().unwrap_or("e").to_owned());
+        object.size_bytes = case["size_bytes"].as_u64().unwrap_or(1);
+        let at = key(&object.key);
+        let mut families = Families::default();
+        strings(case, "young_family").iter().for_each(|key| families.note(key, now_ms - DAY_MS));
+        let mut sightings = Sightings::default();
+        let ago = |field: &str| case[field].as_i64().map(|ago_ms| now_ms - ago_ms);
+        sightings.see(&at, &object, ago("first_seen_ago_ms"), ago("candidate_ago_ms"));
         let judge = Judge {
             scope: &scope,
             table: &table,
-            gate_ms: 100 * DAY_MS - case["gate_age_ms"].as_i64().unwrap_or(10 * DAY_MS),
-            now_ms: 100 * DAY_MS,
+            gate_ms: (case["backfill"] != true).then(|| now_ms - case["gate_age_ms"].as_i64().unwrap_or(10 * DAY_MS)),
+            now_ms,
             retention_ms: 3 * DAY_MS,
+            quarantine_ms: (case["sightings"] == 2).then_some(DAY_MS),
             references: &references,
             protected: &locations("other_tables"),
-            leased: &locations("leased"),
+            leased: &Leased::new(locations("leased"), strings(case, "leased_keys").iter().map(key).collect()),
             foreign: &survey.foreign_roots(&ours),
             names: &names(case, &table),
+            markers: if case["markers"] == "sweep" { Markers::Sweep } else { Markers::Keep },
             proved_stale: &strings(case, "proved_stale").iter().map(key).collect(),
+            families: &families,
+            sightings: &sightings.sealed(),
         };
-        let age_ms = case["age_ms"].as_i64().unwrap_or(5 * DAY_MS);
-        judge.judge(&listed(case["key"].as_str().unwrap(), age_ms))
+        judge.judge(&object)
     }
 
     #[test]

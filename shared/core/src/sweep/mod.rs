@@ -7,16 +7,22 @@
 //!      -> per batch: lease, fence, neighbours, HEAD, pointer again, judge again, delete if-match -> report -> record
 //! ```
 //!
+//! Two things protect a file that nobody can know of: a scheduled run deletes only what an earlier one has seen as an
+//! orphan a day before, and its age is that of the youngest file of its operation. Everything else is knowledge: what the
+//! table and every other table name, what is staged, what writers have announced.
+//!
 //! Not built yet: slices (a run judges its whole scope within one function call or starts again, and gives up by name),
-//! writers' leases. What therefore protects less than it will: two sightings (a scheduled run deletes at the first
-//! sighting now), quarantine (what is deleted is gone), and references into the scope from tables whose location lies
-//! elsewhere, which are not asked at all.
+//! and quarantine (what is deleted is gone, but for the bucket's own versions).
 
 mod catalog;
+mod delays;
 pub mod directory;
 mod error;
+mod families;
+mod flink;
 pub mod guards;
 pub mod items;
+pub mod leases;
 pub mod message;
 pub mod optimizer;
 pub mod plan;
@@ -24,6 +30,7 @@ mod refs;
 mod report;
 pub mod rest;
 pub mod run;
+mod sightings;
 mod source;
 mod survey;
 #[cfg(test)]

@@ -7,14 +7,14 @@ mod operations;
 
 use serde_json::{Map, Value, json};
 
-use super::items::{OptimizerItem, RunRecord, RunState};
+use super::items::{OptimizerConfig, OptimizerItem, QUARANTINE_DEFAULT_HOURS, RunRecord, RunState, SIGHTINGS_DEFAULT};
 use super::{Mode, SweepError, TableDirectory, TableEntry, TableFormat};
 use crate::glue::{GlueException, GlueExceptionName};
 use crate::location::Location;
 use crate::ports::App;
 use crate::store::{Condition, Consistency, Direction, Query, SortRange, Table, WriteError};
 
-use input::{Target, parse_config};
+use input::{ConfigInput, Target, parse_config};
 pub(super) use input::{decode_token, encode_token};
 pub use operations::{
     batch_get_table_optimizer, create_table_optimizer, delete_table_optimizer, get_table_optimizer,
@@ -60,7 +60,12 @@ pub async fn create(app: &App, directory: &dyn TableDirectory, input: Value) -> 
     let config = parse_config(&input, None)?;
     target.check_catalog(app)?;
     let entry = load_table(directory, &target).await?;
-    check_table(&entry, config.scope.as_ref())?;
+    create_swept(app, &entry, config).await?;
+    Ok(json!({}))
+}
+
+async fn create_swept(app: &App, entry: &TableEntry, config: ConfigInput) -> Result<(), GlueException> {
+    check_table(entry, config.scope.as_ref())?;
     let now_ms = app.ports.clock.now_ms();
     let item = OptimizerItem {
         table_id: entry.id.clone(),
@@ -74,13 +79,33 @@ pub async fn create(app: &App, directory: &dyn TableDirectory, input: Value) -> 
         revision: app.ports.ids.uuid().simple().to_string(),
     };
     match app.ports.items.put(&OptimizerItem::key(&entry.id), item.encode(), Condition::Absent).await {
-        Ok(()) => Ok(json!({})),
+        Ok(()) => Ok(()),
         Err(WriteError::ConditionFailed { .. }) => Err(GlueException::already_exists(format!(
             "Table {} already has an optimizer of type {ORPHAN_FILE_DELETION}.",
-            target.table
+            entry.name
         ))),
         Err(WriteError::Store(error)) => Err(error.into()),
     }
+}
+
+/// Writes a new configuration unless somebody else wrote in between. The creation date stays.
+async fn replace(app: &App, old: &OptimizerItem, config: OptimizerConfig) -> Result<bool, GlueException> {
+    let item = OptimizerItem {
+        config,
+        updated_at_ms: app.ports.clock.now_ms(),
+        revision: app.ports.ids.uuid().simple().to_string(),
+        ..old.clone()
+    };
+    match app.ports.items.put(&OptimizerItem::key(&item.table_id), item.encode(), old.unchanged()).await {
+        Ok(()) => Ok(true),
+        Err(WriteError::ConditionFailed { .. }) => Ok(false),
+        Err(WriteError::Store(error)) => Err(error.into()),
+    }
+}
+
+fn contended() -> GlueException {
+    let message = "The optimizer is being changed by others: try again.";
+    GlueException::new(GlueExceptionName::ConcurrentModification, message)
 }
 
 /// GetTableOptimizer, with the newest run that was no dry run as `lastRun`.
@@ -148,22 +173,11 @@ pub async fn update(app: &App, directory: &dyn TableDirectory, input: Value) -> 
         let (entry, old) = load_both(app, directory, &target).await?;
         let config = parse_config(&input, Some(&old.config))?;
         check_table(&entry, config.scope.as_ref())?;
-        let item = OptimizerItem {
-            config: config.config,
-            updated_at_ms: app.ports.clock.now_ms(),
-            revision: app.ports.ids.uuid().simple().to_string(),
-            ..old.clone()
-        };
-        match app.ports.items.put(&OptimizerItem::key(&entry.id), item.encode(), old.unchanged()).await {
-            Ok(()) => return Ok(json!({})),
-            Err(WriteError::ConditionFailed { .. }) => {}
-            Err(WriteError::Store(error)) => return Err(error.into()),
+        if replace(app, &old, config.config).await? {
+            return Ok(json!({}));
         }
     }
-    Err(GlueException::new(
-        GlueExceptionName::ConcurrentModification,
-        "The optimizer is being changed by others: try again.",
-    ))
+    Err(contended())
 }
 
 /// DeleteTableOptimizer. With it goes its creation date: a new optimizer has a new gate.
@@ -227,9 +241,18 @@ pub(super) async fn runs_page(
 }
 
 async fn load_table(directory: &dyn TableDirectory, target: &Target) -> Result<TableEntry, GlueException> {
-    let found = directory.table(&target.database.to_lowercase(), &target.table.to_lowercase()).await;
+    load_by_name(directory, &target.database, &target.table).await
+}
+
+/// The table of that name, in any case of letters.
+pub(super) async fn load_by_name(
+    directory: &dyn TableDirectory,
+    database: &str,
+    table: &str,
+) -> Result<TableEntry, GlueException> {
+    let found = directory.table(&database.to_lowercase(), &table.to_lowercase()).await;
     let found = found.map_err(|error| GlueException::from(SweepError::from(error)))?;
-    found.ok_or_else(|| GlueException::not_found(format!("Table {} not found.", target.table)))
+    found.ok_or_else(|| GlueException::not_found(format!("Table {table} not found.")))
 }
 
 async fn load_both(
@@ -267,7 +290,10 @@ fn check_table(entry: &TableEntry, scope: Option<&Location>) -> Result<(), GlueE
 async fn describe(app: &App, item: &OptimizerItem) -> Result<Value, GlueException> {
     let config = &item.config;
     let mut iceberg = Map::new();
-    iceberg.insert("orphanFileRetentionPeriodInDays".to_owned(), config.retention_days.into());
+    // Hours that make no whole days are rounded up for readers who know days only.
+    let days = config.retention_hours.saturating_add(23).div_euclid(24);
+    iceberg.insert("orphanFileRetentionPeriodInDays".to_owned(), days.into());
+    insert_extra_rules(config, &mut iceberg);
     if let Some(location) = &config.location {
         iceberg.insert("location".to_owned(), location.as_str().into());
     }
@@ -292,6 +318,19 @@ async fn describe(app: &App, item: &OptimizerItem) -> Result<Value, GlueExceptio
     }
     optimizer.insert("configurationSource".to_owned(), "table".into());
     Ok(Value::Object(optimizer))
+}
+
+/// Members that the service's model does not have, where they say something else than it would.
+fn insert_extra_rules(config: &OptimizerConfig, iceberg: &mut Map<String, Value>) {
+    let extra = [
+        ("orphanFileRetentionPeriodInHours", config.retention_hours % 24 != 0, json!(config.retention_hours)),
+        ("allowShortRetention", config.allow_short_retention, json!(true)),
+        ("sightings", config.sightings != SIGHTINGS_DEFAULT, json!(config.sightings)),
+        ("quarantineInHours", config.quarantine_hours != QUARANTINE_DEFAULT_HOURS, json!(config.quarantine_hours)),
+        ("sweepFolderMarkers", config.sweep_folder_markers, json!(true)),
+    ];
+    let said = extra.into_iter().filter(|(_, is_said, _)| *is_said);
+    iceberg.extend(said.map(|(member, _, value)| (member.to_owned(), value)));
 }
 
 /// Epoch seconds, to the millisecond.

@@ -1,6 +1,6 @@
 //! Which sweeps are due, and how runs get into the queue.
 
-use super::items::{OPTIMIZER_SHARDS, OptimizerItem, PendingRun, RunRecord, new_run_id};
+use super::items::{OPTIMIZER_SHARDS, OptimizerItem, PendingRun, RunOptions, RunRecord, new_run_id};
 use super::{Interruption, Mode, SweepError, SweepRequest};
 use crate::ports::{App, Deadline};
 use crate::store::{Condition, Query, QueueName, SortRange, Table, TransactError, Write, WriteError};
@@ -75,7 +75,7 @@ async fn plan_one(app: &App, optimizer: OptimizerItem, report: &mut PlanReport) 
     if !is_due(&optimizer, app.ports.clock.now_ms()) {
         return Ok(());
     }
-    match start_run(app, &optimizer.table_id, Mode::Scheduled).await {
+    match start_run(app, &optimizer.table_id, Mode::Scheduled, &RunOptions::default()).await {
         Ok(Some(_)) => report.started = report.started.saturating_add(1),
         Ok(None) => report.contended = report.contended.saturating_add(1),
         Err(SweepError::Interrupted(_)) => report.contended = report.contended.saturating_add(1),
@@ -87,7 +87,12 @@ async fn plan_one(app: &App, optimizer: OptimizerItem, report: &mut PlanReport) 
 /// Enters a run and sends its message. The record and the optimizer's outbox are written in one transaction; a crash
 /// before the message is sent is made good by the next planner. `None`: the table has no optimizer, or its scheduled run
 /// is not due any more.
-pub async fn start_run(app: &App, table_id: &str, mode: Mode) -> Result<Option<RunRecord>, SweepError> {
+pub async fn start_run(
+    app: &App,
+    table_id: &str,
+    mode: Mode,
+    options: &RunOptions,
+) -> Result<Option<RunRecord>, SweepError> {
     let ports = &app.ports;
     for _ in 0..TRIES {
         let Some(mut optimizer) = OptimizerItem::load(ports.items.as_ref(), table_id).await? else { return Ok(None) };
@@ -108,7 +113,8 @@ pub async fn start_run(app: &App, table_id: &str, mode: Mode) -> Result<Option<R
         };
         optimizer.pending.push(PendingRun { run_id: request.run_id.clone(), mode });
         optimizer.revision = ports.ids.uuid().simple().to_string();
-        let record = RunRecord::queued(&request, table_id, now_ms, ports.ids.uuid().simple().to_string());
+        let revision = ports.ids.uuid().simple().to_string();
+        let record = RunRecord { options: options.clone(), ..RunRecord::queued(&request, table_id, now_ms, revision) };
         let writes = [
             Write::Put {
                 key: RunRecord::key(table_id, &record.run_id),

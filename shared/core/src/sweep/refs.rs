@@ -1,9 +1,17 @@
 //! The set of files that must stay, as 64-bit hashes: two different names with one hash only ever keep a file.
 
+use std::collections::{BTreeSet, HashSet};
+
 use percent_encoding::percent_decode;
 use sha2::{Digest, Sha256};
 
+use crate::location::Location;
 use crate::store::ObjectKey;
+
+/// Folders of a table's files that are remembered as evidence; files in further ones are reported and kept.
+const FOLDERS_MAX: usize = 200_000;
+/// Folders outside its own that are remembered of a table; one with more counts as having files anywhere.
+const ELSEWHERE_MAX: usize = 100;
 
 /// How a listed object stands to the reference set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,23 +45,101 @@ impl Hashes {
     }
 }
 
+/// What is kept of another table's references: those inside one location, and in which folders outside the table's own
+/// the others lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lens {
+    /// The bucket of the location that is swept, and the [`plain`] form of its prefix; `None`: everything is kept.
+    within: Option<(String, Vec<u8>)>,
+    /// Where the other table lies itself.
+    home: Vec<Location>,
+    elsewhere: BTreeSet<Location>,
+    is_anywhere: bool,
+}
+
+impl Lens {
+    pub fn new(within: &Location, home: Vec<Location>) -> Self {
+        let within = Some((within.bucket.clone(), plain(&within.key_prefix())));
+        Self { within, ..Self::recording(home) }
+    }
+
+    /// Keeps everything, and tells where it lies.
+    pub fn recording(home: Vec<Location>) -> Self {
+        Self { within: None, home, elsewhere: BTreeSet::new(), is_anywhere: false }
+    }
+
+    /// Folders outside its own where the table has files; `None`: too many to remember.
+    pub fn elsewhere(&self) -> Option<&BTreeSet<Location>> {
+        (!self.is_anywhere).then_some(&self.elsewhere)
+    }
+
+    fn admits(&mut self, at: &ObjectKey) -> bool {
+        if !self.home.iter().any(|home| home.relative(at).is_some()) {
+            let folder = at.key.rsplit_once('/').map_or("", |(folder, _)| folder);
+            let folder = Location { bucket: at.bucket.clone(), prefix: folder.trim_matches('/').to_owned() };
+            if self.elsewhere.len() < ELSEWHERE_MAX || self.elsewhere.contains(&folder) {
+                self.elsewhere.insert(folder);
+            } else {
+                self.is_anywhere = true;
+            }
+        }
+        self.within.as_ref().is_none_or(|(bucket, prefix)| at.bucket == *bucket && plain(&at.key).starts_with(prefix))
+    }
+}
+
 /// Everything that some table needs. Sixteen bytes per file.
 #[derive(Debug, Default)]
 pub struct References {
     exact: Hashes,
     pending: Hashes,
     loose: Hashes,
+    /// Folders in which content of the table lies.
+    folders: HashSet<u64>,
+    lens: Option<Lens>,
 }
 
 impl References {
+    /// Until [`References::lower`], only what is seen through the lens is added.
+    pub fn raise(&mut self, lens: Lens) {
+        self.lens = Some(lens);
+    }
+
+    pub fn lower(&mut self) -> Option<Lens> {
+        self.lens.take()
+    }
+
+    fn is_seen(&mut self, at: &ObjectKey) -> bool {
+        self.lens.as_mut().is_none_or(|lens| lens.admits(at))
+    }
+
     pub fn add(&mut self, at: &ObjectKey) {
-        self.exact.fresh.push(exact_hash(at));
-        self.add_loose(&at.key);
+        if self.is_seen(at) {
+            self.exact.fresh.push(exact_hash(at));
+            self.add_loose(&at.key);
+        }
+    }
+
+    /// A file of data, deletes or vectors: what lies beside it was written by the same hands.
+    pub fn add_content(&mut self, at: &ObjectKey) {
+        if self.lens.as_ref().is_none_or(|lens| lens.within.is_none())
+            && self.folders.len() < FOLDERS_MAX
+            && let Some(folder) = folder_hash(at)
+        {
+            self.folders.insert(folder);
+        }
+        self.add(at);
+    }
+
+    /// Whether content of the table lies in the same folder.
+    pub fn is_beside_content(&self, at: &ObjectKey) -> bool {
+        folder_hash(at).is_some_and(|folder| self.folders.contains(&folder))
     }
 
     pub fn add_pending(&mut self, at: &ObjectKey) {
-        self.pending.fresh.push(exact_hash(at));
-        self.add_loose(&at.key);
+        if self.is_seen(at) {
+            self.pending.fresh.push(exact_hash(at));
+            self.add_loose(&at.key);
+        }
     }
 
     fn add_loose(&mut self, key: &str) {
@@ -97,9 +183,19 @@ fn exact_hash(at: &ObjectKey) -> u64 {
     hash(&[at.bucket.as_bytes(), b"\0", at.key.as_bytes()])
 }
 
-/// One hash for all spellings that some tool takes for the same object: the bucket (access points, copies of a table),
-/// repeated and leading slashes, percent signs however often encoded, plus signs for blanks.
+/// Of the folder of an object; none in the root of a bucket.
+fn folder_hash(at: &ObjectKey) -> Option<u64> {
+    let (folder, _) = at.key.rsplit_once('/')?;
+    Some(hash(&[at.bucket.as_bytes(), b"\0", folder.as_bytes(), b"/"]))
+}
+
 fn loose_hash(key: &str) -> u64 {
+    hash(&[&plain(key)])
+}
+
+/// One form for all spellings that some tool takes for the same object: the bucket (access points, copies of a table),
+/// repeated and leading slashes, percent signs however often encoded, plus signs for blanks.
+fn plain(key: &str) -> Vec<u8> {
     let mut bytes = key.as_bytes().to_vec();
     for _ in 0..3 {
         let decoded: Vec<u8> = percent_decode(&bytes).collect();
@@ -115,7 +211,7 @@ fn loose_hash(key: &str) -> u64 {
             plain.push(byte);
         }
     }
-    hash(&[&plain])
+    plain
 }
 
 #[cfg(test)]
@@ -148,6 +244,28 @@ mod tests {
         for other in ["t/data/day=a%2Fb/F 1.parquet", "t/data/day=a%2Fb/f 2.parquet", "t/data/day=a%2Fb/"] {
             assert_eq!(references.held(&key(other)), Held::No, "{other}");
         }
+    }
+
+    #[test]
+    fn through_a_lens_only_what_lies_inside_is_kept_and_where_the_rest_lies() {
+        let mut references = References::default();
+        references.raise(Lens::new(&Location::new("b", "wh/t"), vec![Location::new("b", "wh/clone")]));
+        for named in ["wh/t/data/x", "wh//t/y", "wh/t2/z", "wh/clone/data/a"] {
+            references.add_content(&key(named));
+        }
+        references.add_pending(&ObjectKey::new("other", "wh/t/w"));
+        let lens = references.lower().unwrap();
+        let elsewhere: Vec<String> = lens.elsewhere().unwrap().iter().map(Location::to_string).collect();
+        assert_eq!(elsewhere, ["s3://b/wh//t", "s3://b/wh/t/data", "s3://b/wh/t2", "s3://other/wh/t"]);
+        references.seal();
+        assert_eq!(references.held(&key("wh/t/data/x")), Held::Referenced);
+        assert_eq!(references.held(&key("wh/t/y")), Held::SpelledDifferently);
+        for not_kept in [key("wh/t2/z"), key("wh/clone/data/a"), ObjectKey::new("other", "wh/t/w")] {
+            assert_eq!(references.held(&not_kept), Held::No, "{not_kept}");
+        }
+        references.add_content(&key("wh/t/day=1/x"));
+        assert!(references.is_beside_content(&key("wh/t/day=1/y")));
+        assert!(!references.is_beside_content(&key("wh/t/data/y")) && !references.is_beside_content(&key("y")));
     }
 
     #[test]

@@ -4,19 +4,34 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::items::{OptimizerItem, RunRecord, Tally, is_run_id};
-use super::optimizer::{decode_token, encode_token, runs_page};
+use super::items::{OptimizerItem, RunOptions, RunRecord, RunState, Tally, is_run_id};
+use super::optimizer::{decode_token, encode_token, load_by_name, runs_page};
 use super::report::{Kind, part_key};
+use super::run::explain_key;
 use super::{CatalogDirectory, Mode, SweepError, TableDirectory, TableEntry, plan};
 use crate::glue::GlueException;
-use crate::ports::App;
+use crate::ports::{App, Deadline};
 use crate::store::{GetOptions, ObjectError};
 
 const RUNS_PAGE_MAX: usize = 100;
+/// A dry run that is older than this says too little about what would be deleted now.
+const DRY_RUN_MAX_AGE_MS: i64 = 7 * 86_400_000;
+const WORDS_MAX_LETTERS: usize = 1000;
 
 /// [`start_in`] on the product's own catalog.
 pub async fn start(app: &App, database: &str, table: &str, body: &Value) -> Result<Value, GlueException> {
     start_in(app, &CatalogDirectory::new(app), database, table, body).await
+}
+
+/// [`explain_in`] on the product's own catalog.
+pub async fn explain(
+    app: &App,
+    database: &str,
+    table: &str,
+    body: &Value,
+    deadline: Deadline,
+) -> Result<Value, GlueException> {
+    explain_in(app, &CatalogDirectory::new(app), database, table, body, deadline).await
 }
 
 /// [`get_in`] on the product's own catalog.
@@ -40,12 +55,6 @@ pub async fn report(
     report_in(app, &CatalogDirectory::new(app), database, table, run_id, token).await
 }
 
-async fn load_table(directory: &dyn TableDirectory, database: &str, table: &str) -> Result<TableEntry, GlueException> {
-    let found = directory.table(&database.to_lowercase(), &table.to_lowercase()).await;
-    let found = found.map_err(|error| GlueException::from(SweepError::from(error)))?;
-    found.ok_or_else(|| GlueException::not_found(format!("Table {table} not found.")))
-}
-
 fn no_optimizer(table: &str) -> GlueException {
     GlueException::not_found(format!(
         "Table {table} has no optimizer of type orphan_file_deletion, and its creation date is what protects older \
@@ -53,7 +62,14 @@ fn no_optimizer(table: &str) -> GlueException {
     ))
 }
 
-/// Starts a run: `{"mode": "dry_run" | "ordinary"}`. To be answered with 202; the run is `queued`.
+/// Starts a run: `{"mode": "dry_run" | "ordinary"}`. To be answered with 202; the run is `queued`. Also:
+///
+/// - `sightings`: 1 or 2, how often an orphan must have been seen (by default 1);
+/// - `backfill`: files from before the optimizer's creation may go, too;
+/// - `accept_share`: they go however many they are.
+///
+/// A run that deletes under one of the last two needs `after_dry_run` (the id of a completed dry run of the same scope,
+/// with the same `backfill`, not older than a week), `asked_by` and `why`, which are kept in its record.
 pub async fn start_in(
     app: &App,
     directory: &dyn TableDirectory,
@@ -65,9 +81,77 @@ pub async fn start_in(
         Some(mode) if mode != Mode::Scheduled => mode,
         _ => return Err(GlueException::invalid_input("mode is `dry_run` or `ordinary`.")),
     };
-    let entry = load_table(directory, database, table).await?;
-    let started = plan::start_run(app, &entry.id, mode).await?;
+    let options = parse_options(body)?;
+    let entry = load_by_name(directory, database, table).await?;
+    if mode != Mode::DryRun && (options.backfill || options.accept_share) {
+        check_audited(app, &entry, &options).await?;
+    }
+    let started = plan::start_run(app, &entry.id, mode, &options).await?;
     started.map(|run| describe(&run)).ok_or_else(|| no_optimizer(table))
+}
+
+fn parse_options(body: &Value) -> Result<RunOptions, GlueException> {
+    let bad = |message: &str| GlueException::invalid_input(message);
+    let flag = |member: &str| match body.get(member) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(_) => Err(bad(&format!("{member} is true or false."))),
+    };
+    let words = |member: &str| match body.get(member) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(words)) if words.chars().count() <= WORDS_MAX_LETTERS => {
+            Ok(Some(words.trim().to_owned()).filter(|words| !words.is_empty()))
+        }
+        Some(_) => Err(bad(&format!("{member} is a text of up to {WORDS_MAX_LETTERS} letters."))),
+    };
+    Ok(RunOptions {
+        backfill: flag("backfill")?,
+        accept_share: flag("accept_share")?,
+        sightings: match body.get("sightings").filter(|value| !value.is_null()).map(Value::as_u64) {
+            None => None,
+            Some(Some(1)) => Some(1),
+            Some(Some(2)) => Some(2),
+            Some(_) => return Err(bad("sightings is 1 or 2.")),
+        },
+        after_dry_run: words("after_dry_run")?,
+        asked_by: words("asked_by")?,
+        why: words("why")?,
+    })
+}
+
+/// What lifts a guard comes after a look at what it would do, and with a name under it.
+async fn check_audited(app: &App, entry: &TableEntry, options: &RunOptions) -> Result<(), GlueException> {
+    let bad = |message: String| GlueException::invalid_input(message);
+    let (Some(dry_run), Some(_), Some(_)) = (&options.after_dry_run, &options.asked_by, &options.why) else {
+        let message = "A run with backfill or accept_share needs after_dry_run (look at its report first), asked_by \
+                       and why.";
+        return Err(bad(message.to_owned()));
+    };
+    let run = load_run(app, entry, dry_run).await?;
+    if run.mode != Mode::DryRun || run.state != RunState::Completed || run.options.backfill != options.backfill {
+        return Err(bad(format!("Run {dry_run} is no completed dry run with the same backfill.")));
+    }
+    let ended_ms = run.ended_ms.unwrap_or_default();
+    if ended_ms < app.ports.clock.now_ms().saturating_sub(DRY_RUN_MAX_AGE_MS) {
+        return Err(bad(format!("Dry run {dry_run} is more than a week old: look again.")));
+    }
+    Ok(())
+}
+
+/// What a run would decide on one key now, and why: `{"key": key or S3 URI}`, with the options of [`start_in`].
+pub async fn explain_in(
+    app: &App,
+    directory: &dyn TableDirectory,
+    database: &str,
+    table: &str,
+    body: &Value,
+    deadline: Deadline,
+) -> Result<Value, GlueException> {
+    let key = body.get("key").and_then(Value::as_str).filter(|key| !key.is_empty());
+    let key = key.ok_or_else(|| GlueException::invalid_input("key is the key of an object, or its S3 URI."))?;
+    let options = parse_options(body)?;
+    let entry = load_by_name(directory, database, table).await?;
+    Ok(explain_key(app, directory, entry, key, &options, deadline).await?)
 }
 
 /// A run by its id.
@@ -78,7 +162,7 @@ pub async fn get_in(
     table: &str,
     run_id: &str,
 ) -> Result<Value, GlueException> {
-    let entry = load_table(directory, database, table).await?;
+    let entry = load_by_name(directory, database, table).await?;
     Ok(describe(&load_run(app, &entry, run_id).await?))
 }
 
@@ -98,7 +182,7 @@ pub async fn list_in(
     table: &str,
     token: Option<&str>,
 ) -> Result<Value, GlueException> {
-    let entry = load_table(directory, database, table).await?;
+    let entry = load_by_name(directory, database, table).await?;
     let optimizer = OptimizerItem::load(app.ports.items.as_ref(), &entry.id).await?;
     let optimizer = optimizer.ok_or_else(|| no_optimizer(table))?;
     let after = token.map(decode_token).transpose()?;
@@ -123,7 +207,7 @@ pub async fn report_in(
 ) -> Result<Value, GlueException> {
     let bad_token = || GlueException::invalid_input("next_token is not one that an earlier answer gave.");
     let index = token.map_or(Ok(0), |token| token.parse::<i64>().map_err(|_| bad_token()))?;
-    let entry = load_table(directory, database, table).await?;
+    let entry = load_by_name(directory, database, table).await?;
     let run = load_run(app, &entry, run_id).await?;
     let total = run.report.judged.saturating_add(run.report.outcomes);
     if total == 0 && index == 0 {
@@ -182,5 +266,12 @@ fn describe(run: &RunRecord) -> Value {
         "by_reason": tallies(&run.totals.by_reason),
         "deleted": tally(&run.totals.deleted),
         "spared": tallies(&run.totals.spared),
+        "options": json!(run.options),
+        "scope": run.facts.scope,
+        "gate_ms": run.facts.gate_ms,
+        "retention_ms": run.facts.retention_ms,
+        "usual_delay_ms": run.facts.usual_delay_ms,
+        "listed": run.facts.listed,
+        "findings": run.facts.findings,
     })
 }

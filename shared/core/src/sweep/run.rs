@@ -2,12 +2,16 @@
 
 mod attempt;
 mod delete;
+mod explain;
+mod knowledge;
+mod others;
 
 use super::items::{Lease, ReportParts, RunRecord, RunState};
 use super::{Interruption, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory};
 use crate::ports::{App, Deadline};
 
 use attempt::Attempt;
+pub use explain::explain_key;
 
 /// Attempts in a row that may end without having deleted anything.
 const IDLE_ATTEMPTS_MAX: i64 = 20;

@@ -4,10 +4,12 @@
 
 use std::collections::BTreeSet;
 
+use super::SweepError;
+use super::flink::TempManifest;
 use crate::iceberg::is_metadata_name;
 use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::location::Location;
-use crate::store::{ListRequest, Listed, ObjectKey};
+use crate::store::{ListRequest, Listed, ObjectKey, ReadObjects};
 
 /// Folders whose presence below a prefix makes that prefix the root of a table.
 const ROOT_SIGNS: [(&str, Sign); 2] = [("_delta_log", Sign::DeltaLog), (".hoodie", Sign::Hoodie)];
@@ -34,6 +36,8 @@ pub struct Survey {
     /// Roots (of log folders) or metadata folders, without trailing slash.
     pub signs: BTreeSet<(Sign, String)>,
     pub metadata_files: Vec<MetadataFile>,
+    /// Manifests of Flink's checkpoints.
+    pub temp_manifests: Vec<MetadataFile>,
 }
 
 /// A request for the pages below `folder`.
@@ -49,11 +53,15 @@ pub fn list_request(folder: &Location) -> ListRequest {
 impl Survey {
     pub fn note(&mut self, bucket: &str, object: &Listed) {
         self.note_signs(object);
-        if object.key.rsplit('/').next().is_some_and(is_metadata_name) {
-            self.metadata_files.push(MetadataFile {
-                at: ObjectKey::new(bucket, object.key.clone()),
-                last_modified_ms: object.last_modified_ms,
-            });
+        let name = object.key.rsplit('/').next().unwrap_or_default();
+        let file = || MetadataFile {
+            at: ObjectKey::new(bucket, object.key.clone()),
+            last_modified_ms: object.last_modified_ms,
+        };
+        if is_metadata_name(name) {
+            self.metadata_files.push(file());
+        } else if TempManifest::parse(name).is_some() {
+            self.temp_manifests.push(file());
         }
     }
 
@@ -70,13 +78,45 @@ impl Survey {
         }
     }
 
-    /// Roots below which everything is kept, given which folders belong to the table itself.
+    /// Looks for tables whose root lies above `table`: it may be one of their folders. `known` are the locations of the
+    /// catalog's tables there. Three requests for each folder above.
+    pub async fn look_above(
+        &mut self,
+        objects: &dyn ReadObjects,
+        table: &Location,
+        known: &[Location],
+    ) -> Result<(), SweepError> {
+        let ends = table.prefix.match_indices('/').map(|(end, _)| end);
+        let folders = ends.filter_map(|end| table.prefix.get(..end)).chain([""]);
+        for folder in folders.filter(|folder| *folder != table.prefix) {
+            let above = Location { bucket: table.bucket.clone(), prefix: folder.to_owned() };
+            if known.contains(&above) {
+                continue;
+            }
+            for (name, sign) in ROOT_SIGNS {
+                if !first_page(objects, &above, name, 1).await?.is_empty() {
+                    self.signs.insert((sign, folder.to_owned()));
+                }
+            }
+            let prefix = format!("{}metadata/", above.key_prefix());
+            for object in first_page(objects, &above, "metadata", LIST_PAGE_MAX_KEYS).await? {
+                let name = object.key.strip_prefix(&prefix).unwrap_or_default();
+                if is_metadata_name(name) && !name.contains('/') {
+                    self.signs.insert((Sign::IcebergMetadata, prefix.trim_end_matches('/').to_owned()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Roots below which everything is kept, given which folders belong to the table itself and to those that share its
+    /// place.
     pub fn foreign_roots(&self, ours: &OwnSigns) -> ForeignRoots {
         let mut roots = BTreeSet::new();
         for (sign, folder) in &self.signs {
             let (own, root) = match sign {
-                Sign::DeltaLog => (ours.delta_root.as_ref() == Some(folder), folder.as_str()),
-                Sign::Hoodie => (false, folder.as_str()),
+                Sign::DeltaLog => (ours.delta_roots.contains(folder), folder.as_str()),
+                Sign::Hoodie => (ours.hoodie_roots.contains(folder), folder.as_str()),
                 Sign::IcebergMetadata => (ours.metadata_folders.contains(folder), root_of_metadata(folder)),
             };
             if !own {
@@ -90,8 +130,29 @@ impl Survey {
 /// Which signs a table leaves itself. Folders without trailing slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnSigns {
-    pub delta_root: Option<String>,
+    pub delta_roots: BTreeSet<String>,
+    pub hoodie_roots: BTreeSet<String>,
     pub metadata_folders: BTreeSet<String>,
+}
+
+impl OwnSigns {
+    /// Adds those of a table that shares the place.
+    pub fn extend(&mut self, other: OwnSigns) {
+        self.delta_roots.extend(other.delta_roots);
+        self.hoodie_roots.extend(other.hoodie_roots);
+        self.metadata_folders.extend(other.metadata_folders);
+    }
+}
+
+async fn first_page(
+    objects: &dyn ReadObjects,
+    above: &Location,
+    folder: &str,
+    max_keys: usize,
+) -> Result<Vec<Listed>, SweepError> {
+    let prefix = format!("{}{folder}/", above.key_prefix());
+    let request = ListRequest { bucket: above.bucket.clone(), prefix, start_after: None, max_keys };
+    Ok(objects.list(&request).await?.objects)
 }
 
 /// Prefixes of tables that nobody told us about.
@@ -158,7 +219,7 @@ mod tests {
             "t/_delta_log_not/x",
             "t/x_delta_log/y",
         ]);
-        let ours = OwnSigns { delta_root: None, metadata_folders: BTreeSet::from(["t/metadata".to_owned()]) };
+        let ours = OwnSigns { metadata_folders: BTreeSet::from(["t/metadata".to_owned()]), ..OwnSigns::default() };
         let foreign = survey.foreign_roots(&ours);
         assert_eq!(foreign.iter().collect::<Vec<_>>(), ["t/data/x", "t/hudi/p", "t/odd", "t/sub"]);
         for key in ["t/sub/a.parquet", "t/data/x/y/z", "t/odd/v2.metadata.json"] {
@@ -173,7 +234,7 @@ mod tests {
     #[test]
     fn a_log_at_the_root_is_a_delta_tables_own() {
         let survey = survey(&["t/_delta_log/0.json", "t/metadata/v1.metadata.json"]);
-        let delta = OwnSigns { delta_root: Some("t".to_owned()), ..OwnSigns::default() };
+        let delta = OwnSigns { delta_roots: BTreeSet::from(["t".to_owned()]), ..OwnSigns::default() };
         assert_eq!(survey.foreign_roots(&delta).iter().collect::<Vec<_>>(), ["t"]);
         let at_bucket_root = super::Survey { signs: [(Sign::DeltaLog, String::new())].into(), ..Default::default() };
         assert!(at_bucket_root.foreign_roots(&OwnSigns::default()).covers("any"));

@@ -72,6 +72,15 @@ impl Lake {
         optimizer::create(&self.app, self.directory.as_ref(), input).await.unwrap();
     }
 
+    /// Changes what the optimizer of `db.t` sweeps, and when.
+    pub async fn configure(&self, config: Value) -> Result<Value, crate::glue::GlueException> {
+        let input = json!({
+            "CatalogId": "000000000000", "DatabaseName": "db", "TableName": "t", "Type": "orphan_file_deletion",
+            "TableOptimizerConfiguration": {"orphanFileDeletionConfiguration": {"icebergConfiguration": config}}
+        });
+        optimizer::update(&self.app, self.directory.as_ref(), input).await
+    }
+
     /// Starts a run and answers its message.
     pub async fn start(&self, table: &str, mode: Mode) -> SweepRequest {
         let body = json!({ "mode": mode.as_str() });
@@ -94,6 +103,34 @@ impl Lake {
             RunOutcome::Finished(record) => *record,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// What the schedule does: plans, and works on the run that is due.
+    pub async fn scheduled(&self) -> items::RunRecord {
+        plan_due(&self.app, self.deadline()).await.unwrap();
+        let request = SweepRequest::decode(&self.world.queue.take(QueueName::Sweeps).unwrap()).unwrap();
+        match self.run(&request).await.unwrap() {
+            RunOutcome::Finished(record) => *record,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Starts a run with options and works on it to its end.
+    pub async fn sweep_with(&self, table: &str, body: Value) -> items::RunRecord {
+        rest::start_in(&self.app, self.directory.as_ref(), "db", table, &body).await.unwrap();
+        let request = SweepRequest::decode(&self.world.queue.take(QueueName::Sweeps).unwrap()).unwrap();
+        match self.run(&request).await.unwrap() {
+            RunOutcome::Finished(record) => *record,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Keys that an ordinary run of `t` removes.
+    pub async fn gone(&self) -> (items::RunRecord, BTreeSet<String>) {
+        let before = self.keys();
+        let record = self.sweep("t", Mode::Ordinary).await;
+        let after = self.keys();
+        (record, before.difference(&after).cloned().collect())
     }
 
     /// Every line of a run's report.
@@ -284,6 +321,21 @@ impl Iceberg {
         self.point();
     }
 
+    /// A commit whose snapshot says when it was made, and that its entries are its own.
+    pub async fn commit_dated(&mut self, entries: &[(i32, i32, String)]) {
+        self.prepare(entries).await;
+        let now_ms = self.lake.world.ports.clock.now_ms();
+        let snapshots = self.metadata["snapshots"].as_array_mut().unwrap();
+        // The manifests made here say that snapshot 7 added everything.
+        for snapshot in snapshots.iter_mut() {
+            snapshot["timestamp-ms"] = 1.into();
+        }
+        let list = snapshots.last().unwrap()["manifest-list"].clone();
+        snapshots.push(json!({"snapshot-id": 7, "timestamp-ms": now_ms, "manifest-list": list}));
+        self.write_metadata().await;
+        self.point();
+    }
+
     /// A commit that adds files by name.
     pub async fn append(&mut self, names: &[&str]) -> Vec<String> {
         let mut entries = Vec::new();
@@ -339,6 +391,20 @@ impl TableDirectory for Hooked {
     async fn tables_around(&self, scope: &Location) -> Result<Vec<TableEntry>, DirectoryError> {
         self.hook.tick().await;
         self.directory.tables_around(scope).await
+    }
+
+    async fn tables(&self) -> Result<Vec<TableEntry>, DirectoryError> {
+        self.hook.tick().await;
+        self.directory.tables().await
+    }
+
+    async fn partitions_elsewhere(
+        &self,
+        entry: &TableEntry,
+        scope: &Location,
+    ) -> Result<Vec<Location>, DirectoryError> {
+        self.hook.tick().await;
+        self.directory.partitions_elsewhere(entry, scope).await
     }
 }
 

@@ -100,7 +100,8 @@ pub async fn notice<'e>(
 }
 
 async fn compare(ctx: Context<'_>, head: &Head, entry: &Entry) -> Result<Option<Overtaken>, CommitError> {
-    let published = match ctx.ports().objects.get(&commit_key(&head.root, entry.version), &GetOptions::default()).await {
+    let published = match ctx.ports().objects.get(&commit_key(&head.root, entry.version), &GetOptions::default()).await
+    {
         Ok(object) => object.bytes,
         Err(ObjectError::NotFound(_)) => return Ok(None),
         Err(error) => return Err(error.into()),

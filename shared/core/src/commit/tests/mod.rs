@@ -11,4 +11,6 @@ mod log_store;
 mod matrix;
 mod model;
 mod mutated;
+mod schema;
+mod schema_properties;
 mod state;

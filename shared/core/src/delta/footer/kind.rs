@@ -5,26 +5,37 @@ use std::fmt;
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as PhysicalType};
 use parquet::schema::types::Type;
 
-use crate::delta::schema::Primitive;
+use crate::delta::schema::{DataType, Primitive};
 
 /// What a leaf of a Parquet schema holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     Boolean,
-    Integer { bits: i8, signed: bool },
+    Integer {
+        bits: i8,
+        signed: bool,
+    },
     Float,
     Double,
     Date,
-    Timestamp { utc: bool, unit: Unit },
+    Timestamp {
+        utc: bool,
+        unit: Unit,
+    },
     Int96,
     Text,
     Bytes,
-    Decimal { precision: i32, scale: i32 },
+    Decimal {
+        precision: i32,
+        scale: i32,
+    },
+    /// Annotated as always null.
+    Null,
     Other(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub enum Unit {
     Millis,
     Micros,
     Nanos,
@@ -69,7 +80,8 @@ fn of_logical(physical: PhysicalType, logical: &LogicalType) -> Kind {
             },
         },
         (BYTE_ARRAY, LogicalType::String) => Kind::Text,
-        (_, LogicalType::Decimal(decimal)) => Kind::Decimal { precision: decimal.precision, scale: decimal.scale },
+        (_, LogicalType::Unknown) => Kind::Null,
+        (physical, LogicalType::Decimal(decimal)) => decimal_kind(physical, decimal.precision, decimal.scale),
         (physical, logical) => Kind::Other(format!("{physical} annotated {logical:?}")),
     }
 }
@@ -93,9 +105,25 @@ fn of_converted(physical: PhysicalType, converted: ConvertedType, leaf: &Type) -
         (BYTE_ARRAY, ConvertedType::NONE) => Kind::Bytes,
         (_, ConvertedType::DECIMAL) => {
             let (precision, scale) = decimal_parts(leaf);
-            Kind::Decimal { precision, scale }
+            decimal_kind(physical, precision, scale)
         }
         (physical, converted) => Kind::Other(format!("{physical} annotated {converted}")),
+    }
+}
+
+/// Decimals stand in integers as far as their digits fit, and in bytes of any number.
+fn decimal_kind(physical: PhysicalType, precision: i32, scale: i32) -> Kind {
+    use PhysicalType::{BYTE_ARRAY, FIXED_LEN_BYTE_ARRAY, INT32, INT64};
+    let fits = match physical {
+        INT32 => precision <= 9,
+        INT64 => precision <= 18,
+        FIXED_LEN_BYTE_ARRAY | BYTE_ARRAY => true,
+        _ => false,
+    };
+    if fits && (0..=precision).contains(&scale) {
+        Kind::Decimal { precision, scale }
+    } else {
+        Kind::Other(format!("{physical} annotated decimal({precision},{scale})"))
     }
 }
 
@@ -106,8 +134,17 @@ fn decimal_parts(leaf: &Type) -> (i32, i32) {
     }
 }
 
-/// Whether values of `kind` may stand in a column of type `column` (rules 11.2).
-pub(super) fn fit(column: &Primitive, kind: &Kind) -> Fit {
+/// Whether values of `kind` may stand in a column of type `column` (rules 11.2), which had the types `before`.
+pub(super) fn fit(column: &Primitive, before: &[Primitive], kind: &Kind) -> Fit {
+    match fit_now(column, kind) {
+        Fit::Mismatch if before.iter().any(|old| fit_now(old, kind) == Fit::Equal) => {
+            Fit::Readable("the file has a type that the column had before it was widened")
+        }
+        fit => fit,
+    }
+}
+
+fn fit_now(column: &Primitive, kind: &Kind) -> Fit {
     let narrower = Fit::Readable("the file's integers are narrower than the column's");
     match (column, kind) {
         (Primitive::Boolean, Kind::Boolean)
@@ -138,6 +175,34 @@ pub(super) fn fit(column: &Primitive, kind: &Kind) -> Fit {
     }
 }
 
+impl Kind {
+    /// The Delta type whose values these are; nothing where there is none.
+    pub fn to_delta(&self) -> Option<DataType> {
+        Some(DataType::Primitive(match self {
+            Kind::Boolean => Primitive::Boolean,
+            Kind::Integer { bits: 8, signed: true } => Primitive::Byte,
+            Kind::Integer { bits: 16, signed: true } => Primitive::Short,
+            Kind::Integer { bits: 32, signed: true } => Primitive::Integer,
+            Kind::Integer { bits: 64, signed: true } => Primitive::Long,
+            Kind::Float => Primitive::Float,
+            Kind::Double => Primitive::Double,
+            Kind::Date => Primitive::Date,
+            Kind::Int96 => Primitive::Timestamp,
+            Kind::Timestamp { unit: Unit::Nanos, .. } => return None,
+            Kind::Timestamp { utc: true, .. } => Primitive::Timestamp,
+            Kind::Timestamp { utc: false, .. } => Primitive::TimestampNtz,
+            Kind::Text => Primitive::String,
+            Kind::Bytes => Primitive::Binary,
+            Kind::Decimal { precision, scale } => Primitive::Decimal {
+                precision: u8::try_from(*precision).ok().filter(|precision| (1..=38).contains(precision))?,
+                scale: u8::try_from(*scale).ok()?,
+            },
+            Kind::Null => return Some(DataType::Void),
+            Kind::Integer { .. } | Kind::Other(_) => return None,
+        }))
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -157,6 +222,7 @@ impl fmt::Display for Kind {
             Kind::Text => f.write_str("string"),
             Kind::Bytes => f.write_str("binary"),
             Kind::Decimal { precision, scale } => write!(f, "decimal({precision},{scale})"),
+            Kind::Null => f.write_str("void"),
             Kind::Other(text) => f.write_str(text),
         }
     }

@@ -1,12 +1,25 @@
 //! What the footer of a data file says about it, compared with the table's schema.
 
+mod cache;
 mod compare;
+mod facts;
+mod guard;
 mod kind;
 mod nulls;
+mod pages;
 mod read;
+mod tree;
+mod value;
 
-pub use compare::{FooterCheck, SchemaProblem, check_footer};
-pub use read::{FOOTER_MAX_BYTES, Footer, FooterError, read_footer, read_footer_and_tail};
+pub use cache::{FooterCache, cache_of};
+pub use compare::{FileIndex, FooterCheck, SchemaProblem, TableColumns, UnprovedNotNull, check_footer, find};
+pub use facts::{Bound, LeafFacts, facts_of_file, facts_of_group};
+pub use kind::{Kind, Unit};
+pub use nulls::{Nulls, count_nulls};
+pub use pages::{PagesError, chunk_range, read_leaf};
+pub use read::{FOOTER_MAX_BYTES, Footer, FooterError, read_footer, read_footer_and_tail, read_footer_of_many};
+pub use tree::{FileField, Node, PARQUET_FIELD_ID, Presence, file_fields, table_schema};
+pub use value::{Datum, civil, day_of, text_of_day};
 
 #[cfg(test)]
 mod tests;

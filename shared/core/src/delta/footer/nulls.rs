@@ -1,49 +1,32 @@
 //! NOT NULL, proved or refuted by what footers say of null counts.
 
-use std::collections::HashMap;
-
-use parquet::basic::Repetition;
 use parquet::file::metadata::ParquetMetaData;
-use parquet::schema::types::Type;
 
-use super::compare::{SchemaProblem, plain_group};
-use crate::delta::schema::{DataType, Field, Schema};
-
-/// Names from the root to a column. Names may hold dots, so that a joined text would be ambiguous.
-type Steps = Vec<String>;
-
-fn step(above: &[String], name: &str) -> Steps {
-    above.iter().cloned().chain([name.to_owned()]).collect()
-}
+use super::compare::{FileIndex, FooterCheck, SchemaProblem, TableColumns, UnprovedNotNull};
+use super::tree::{FileField, Node, Presence};
+use crate::delta::schema::{DataType, Field};
 
 const NOT_NULL: &str = "DELTA_NOT_NULL_CONSTRAINT_VIOLATED";
 
-/// Nulls of a leaf over all row groups.
+/// Nulls of a leaf over all row groups. The count of a leaf includes the rows whose parents are null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Nulls {
+pub enum Nulls {
     None,
     Some(u64),
     Unknown,
 }
 
-/// Every column that must not be null and is not proved to be without nulls.
+/// Every column that must not be null and has nulls, or may have some.
 pub(super) fn check_nulls(
     metadata: &ParquetMetaData,
-    schema: &Schema,
-    partition_columns: &[String],
-) -> Vec<SchemaProblem> {
+    found: &[FileField],
+    table: TableColumns<'_>,
+    out: &mut FooterCheck,
+) {
     let counts = count_nulls(metadata);
-    let mut problems = Vec::new();
-    let columns: Vec<&Field> = schema.fields.iter().filter(|field| !partition_columns.contains(&field.name)).collect();
-    check_fields(
-        &[],
-        metadata.file_metadata().schema().get_fields(),
-        &columns,
-        Parents::AlwaysThere,
-        &counts,
-        &mut problems,
-    );
-    problems
+    let columns: Vec<&Field> = table.schema.fields.iter().filter(|field| !table.is_partition(field)).collect();
+    let mut check = Check { counts: &counts, table, out };
+    check.fields(&[], found, &columns, Parents::AlwaysThere);
 }
 
 /// Whether a missing parent could explain a null below it.
@@ -53,100 +36,73 @@ enum Parents {
     MayBeNull,
 }
 
-fn check_fields(
-    above: &[String],
-    found: &[std::sync::Arc<Type>],
-    expected: &[&Field],
-    parents: Parents,
-    counts: &HashMap<Steps, Nulls>,
-    problems: &mut Vec<SchemaProblem>,
-) {
-    for field in expected {
-        let Some(one) = found.iter().find(|one| one.name() == field.name) else { continue };
-        let path = step(above, &field.name);
-        let required = is_required(one);
-        if !field.nullable && !required {
-            problems.extend(judge(&path, one, field, parents, counts));
+struct Check<'a> {
+    counts: &'a [Nulls],
+    table: TableColumns<'a>,
+    out: &'a mut FooterCheck,
+}
+
+impl Check<'_> {
+    fn fields(&mut self, above: &[String], found: &[FileField], expected: &[&Field], parents: Parents) {
+        let index = FileIndex::of(found, self.table.mode);
+        for field in expected {
+            let Some(one) = index.find(field) else { continue };
+            let steps: Vec<String> = above.iter().cloned().chain([field.name.clone()]).collect();
+            let required = one.presence == Presence::Required;
+            if !field.nullable && !required {
+                self.judge(&steps, one, field, parents);
+            }
+            if let (DataType::Struct(inner), Node::Struct(group)) = (&field.data_type, &one.node) {
+                let always = parents == Parents::AlwaysThere && (required || !field.nullable);
+                let below = if always { Parents::AlwaysThere } else { Parents::MayBeNull };
+                self.fields(&steps, group, &inner.iter().collect::<Vec<_>>(), below);
+            }
         }
-        if let (DataType::Struct(inner), Some(group)) = (&field.data_type, plain_group(one)) {
-            let below = if parents == Parents::AlwaysThere && (required || !field.nullable) {
-                Parents::AlwaysThere
-            } else {
-                Parents::MayBeNull
-            };
-            check_fields(&path, group, &inner.iter().collect::<Vec<_>>(), below, counts, problems);
+    }
+
+    fn judge(&mut self, steps: &[String], one: &FileField, field: &Field, parents: Parents) {
+        let nulls: Vec<Nulls> =
+            one.leaves().iter().map(|leaf| self.counts.get(*leaf).copied().unwrap_or(Nulls::Unknown)).collect();
+        // A leaf without nulls proves all that is above it, too.
+        if nulls.contains(&Nulls::None) {
+            return;
+        }
+        let expected = format!("{} not null", field.data_type);
+        match (nulls.as_slice(), &one.node) {
+            ([Nulls::Some(count)], Node::Leaf { .. }) if parents == Parents::AlwaysThere => {
+                let column = steps.join(".");
+                self.out.problems.push(SchemaProblem {
+                    class: NOT_NULL,
+                    message: format!("column `{column}` must not be null and has {count} nulls"),
+                    column,
+                    expected: Some(expected),
+                    found: Some(format!("{count} nulls")),
+                    advice: "remove the nulls and write the file anew",
+                });
+            }
+            _ => self.out.unproved.push(UnprovedNotNull { steps: steps.to_vec(), expected }),
         }
     }
 }
 
-fn judge(
-    steps: &[String],
-    one: &Type,
-    field: &Field,
-    parents: Parents,
-    counts: &HashMap<Steps, Nulls>,
-) -> Option<SchemaProblem> {
-    let path = steps.join(".");
-    let leaves = leaves_below(steps, one);
-    let nulls: Vec<Nulls> = leaves.iter().map(|leaf| counts.get(leaf).copied().unwrap_or(Nulls::Unknown)).collect();
-    // A leaf without nulls proves all that is above it, too.
-    if nulls.contains(&Nulls::None) {
-        return None;
-    }
-    let (message, advice) = match nulls.as_slice() {
-        [Nulls::Some(count)] if one.is_primitive() && parents == Parents::AlwaysThere => (
-            format!("column `{path}` must not be null and has {count} nulls"),
-            "remove the nulls and write the file anew",
-        ),
-        _ => (
-            format!("column `{path}` must not be null, and the footer does not prove it"),
-            "write null counts (statistics), or declare the column as required in the file",
-        ),
-    };
-    Some(SchemaProblem {
-        class: NOT_NULL,
-        column: path,
-        expected: Some(format!("{} not null", field.data_type)),
-        found: None,
-        message,
-        advice,
-    })
-}
-
-fn is_required(one: &Type) -> bool {
-    let info = one.get_basic_info();
-    info.has_repetition() && info.repetition() == Repetition::REQUIRED
-}
-
-fn leaves_below(steps: &[String], one: &Type) -> Vec<Steps> {
-    if one.is_primitive() {
-        return vec![steps.to_vec()];
-    }
-    one.get_fields().iter().flat_map(|inner| leaves_below(&step(steps, inner.name()), inner)).collect()
-}
-
-fn count_nulls(metadata: &ParquetMetaData) -> HashMap<Steps, Nulls> {
-    let mut counts = HashMap::new();
+/// Nulls of every leaf, by its index.
+pub fn count_nulls(metadata: &ParquetMetaData) -> Vec<Nulls> {
+    let leaves = metadata.file_metadata().schema_descr().num_columns();
+    // Without rows nothing can be null.
+    let mut counts = vec![Nulls::None; leaves];
     for group in metadata.row_groups().iter().filter(|group| group.num_rows() > 0) {
-        for column in group.columns() {
+        for (column, sum) in group.columns().iter().zip(&mut counts) {
             let found = match column.statistics().and_then(|statistics| statistics.null_count_opt()) {
                 Some(0) => Nulls::None,
                 Some(count) => Nulls::Some(count),
                 None => Nulls::Unknown,
             };
-            let sum = counts.entry(column.column_path().parts().to_vec()).or_insert(Nulls::None);
             *sum = match (*sum, found) {
                 (Nulls::Unknown, _) | (_, Nulls::Unknown) => Nulls::Unknown,
                 (Nulls::Some(a), Nulls::Some(b)) => Nulls::Some(a.saturating_add(b)),
                 (Nulls::Some(a), Nulls::None) | (Nulls::None, Nulls::Some(a)) => Nulls::Some(a),
                 (Nulls::None, Nulls::None) => Nulls::None,
             };
-        }
-    }
-    // Without rows nothing can be null.
-    if counts.is_empty() {
-        for leaf in metadata.file_metadata().schema_descr().columns() {
-            counts.insert(leaf.path().parts().to_vec(), Nulls::None);
         }
     }
     counts

@@ -1,7 +1,11 @@
+use std::sync::Arc;
+
 use bytes::Bytes;
 use parquet::file::metadata::{FooterTail, ParquetMetaData, ParquetMetaDataReader};
 use thiserror::Error;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::guard::{Unsafe, look_through};
 use crate::store::{ByteRange, ETag, GetOptions, Object, ObjectError, ObjectKey, ReadObjects, StoreError};
 
 /// Read from the end of every file at first; nearly all footers fit.
@@ -30,12 +34,27 @@ pub enum FooterError {
     NotParquet(String),
     #[error("the Parquet file is encrypted, so its footer cannot be checked")]
     Encrypted,
+    #[error("the Parquet file cannot be read by every reader of Delta: {0}")]
+    Codec(String),
+    #[error("the footer is not decoded: {0}")]
+    Bomb(String),
     #[error("the footer has {0} bytes; at most {FOOTER_MAX_BYTES} are read")]
     TooLarge(u64),
     #[error("the object changed while it was read")]
     Changed,
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<Unsafe> for FooterError {
+    fn from(reason: Unsafe) -> Self {
+        match reason {
+            Unsafe::Encrypted => FooterError::Encrypted,
+            Unsafe::Codec(_) => FooterError::Codec(reason.to_string()),
+            Unsafe::TooMany { .. } => FooterError::Bomb(reason.to_string()),
+            Unsafe::Malformed => FooterError::NotParquet(format!("its footer is damaged: {reason}")),
+        }
+    }
 }
 
 /// Reads the footer of `at` with one ranged request, a second only if it is larger than 64 KiB.
@@ -54,6 +73,40 @@ pub async fn read_footer_and_tail(
     expected_bytes: u64,
     first_bytes: u64,
 ) -> Result<(Footer, Bytes), FooterError> {
+    let first = read_end(objects, at, expected_bytes, first_bytes).await?;
+    let tail = first.bytes.clone();
+    Ok((first.footer(objects, at).await?, tail))
+}
+
+/// The same for one of many files that are read at the same time: footers that need a second read hold the one permit of
+/// `large` for as long as the caller keeps what comes with them, so that their memory is bounded.
+pub async fn read_footer_of_many(
+    objects: &dyn ReadObjects,
+    at: &ObjectKey,
+    expected_bytes: u64,
+    large: &Arc<Semaphore>,
+) -> Result<(Footer, Option<OwnedSemaphorePermit>), FooterError> {
+    let first = read_end(objects, at, expected_bytes, FIRST_READ_BYTES).await?;
+    // A semaphore that was closed bounds nothing; nobody closes it.
+    let permit = if first.is_whole() { None } else { large.clone().acquire_owned().await.ok() };
+    Ok((first.footer(objects, at).await?, permit))
+}
+
+/// The end of a file, and how much of it is footer.
+struct End {
+    bytes: Bytes,
+    /// Footer, length and magic.
+    needed_bytes: u64,
+    size_bytes: u64,
+    etag: ETag,
+}
+
+async fn read_end(
+    objects: &dyn ReadObjects,
+    at: &ObjectKey,
+    expected_bytes: u64,
+    first_bytes: u64,
+) -> Result<End, FooterError> {
     let first = get(objects, at, ByteRange::Suffix { length: first_bytes }, None).await?;
     let size_bytes = first.meta.size_bytes;
     if size_bytes != expected_bytes {
@@ -66,8 +119,8 @@ pub async fn read_footer_and_tail(
         return Err(FooterError::Encrypted);
     }
     let footer_bytes = u64::try_from(tail.metadata_length()).unwrap_or(u64::MAX);
-    let needed = footer_bytes.saturating_add(TAIL_BYTES);
-    if needed > size_bytes {
+    let needed_bytes = footer_bytes.saturating_add(TAIL_BYTES);
+    if needed_bytes > size_bytes {
         return Err(FooterError::NotParquet(format!(
             "the footer should have {footer_bytes} bytes, the file has fewer"
         )));
@@ -75,19 +128,33 @@ pub async fn read_footer_and_tail(
     if footer_bytes > FOOTER_MAX_BYTES {
         return Err(FooterError::TooLarge(footer_bytes));
     }
-    let held = u64::try_from(first.bytes.len()).unwrap_or(0);
-    let end = if needed <= held {
-        first.bytes.clone()
-    } else {
-        get(objects, at, ByteRange::Suffix { length: needed }, Some(&first.meta.etag)).await?.bytes
-    };
-    let length = usize::try_from(needed).unwrap_or(usize::MAX);
-    let start = end.len().saturating_sub(length);
-    let stop = end.len().saturating_sub(8);
-    let encoded = end.get(start..stop).unwrap_or_default();
-    let metadata =
-        ParquetMetaDataReader::decode_metadata(encoded).map_err(|error| FooterError::NotParquet(error.to_string()))?;
-    Ok((Footer { metadata, size_bytes, etag: first.meta.etag }, first.bytes))
+    Ok(End { bytes: first.bytes, needed_bytes, size_bytes, etag: first.meta.etag })
+}
+
+impl End {
+    fn is_whole(&self) -> bool {
+        u64::try_from(self.bytes.len()).unwrap_or(0) >= self.needed_bytes
+    }
+
+    async fn footer(self, objects: &dyn ReadObjects, at: &ObjectKey) -> Result<Footer, FooterError> {
+        let end = if self.is_whole() {
+            self.bytes
+        } else {
+            get(objects, at, ByteRange::Suffix { length: self.needed_bytes }, Some(&self.etag)).await?.bytes
+        };
+        let length = usize::try_from(self.needed_bytes).unwrap_or(usize::MAX);
+        let start = end.len().saturating_sub(length);
+        let stop = end.len().saturating_sub(8);
+        let encoded = end.get(start..stop).unwrap_or_default();
+        let metadata = decode(encoded)?;
+        Ok(Footer { metadata, size_bytes: self.size_bytes, etag: self.etag })
+    }
+}
+
+/// Decodes a footer (without length and magic), after a look at what it announces.
+pub(super) fn decode(encoded: &[u8]) -> Result<ParquetMetaData, FooterError> {
+    look_through(encoded)?;
+    ParquetMetaDataReader::decode_metadata(encoded).map_err(|error| FooterError::NotParquet(error.to_string()))
 }
 
 fn last_bytes(bytes: &[u8]) -> Option<[u8; 8]> {

@@ -3,6 +3,9 @@ use std::io::Read;
 
 use super::{AvroError, AvroLimits};
 
+/// What a block packed with xz may ask for: its largest preset (9) has a dictionary of 64 MiB.
+const XZ_MEMORY_MAX_KIB: u32 = 80 * 1024;
+
 /// Compression of blocks, from the header's `avro.codec`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Codec {
@@ -10,6 +13,8 @@ pub(super) enum Codec {
     Deflate,
     Snappy,
     Zstandard,
+    Bzip2,
+    Xz,
 }
 
 impl Codec {
@@ -19,6 +24,8 @@ impl Codec {
             Some(b"deflate") => Ok(Codec::Deflate),
             Some(b"snappy") => Ok(Codec::Snappy),
             Some(b"zstandard") => Ok(Codec::Zstandard),
+            Some(b"bzip2") => Ok(Codec::Bzip2),
+            Some(b"xz") => Ok(Codec::Xz),
             Some(other) => Err(AvroError::UnknownCodec(String::from_utf8_lossy(other).chars().take(40).collect())),
         }
     }
@@ -35,6 +42,11 @@ impl Codec {
                 read_bounded(decoder, limits).map(Cow::Owned)
             }
             Codec::Snappy => snappy(block, limits).map(Cow::Owned),
+            Codec::Bzip2 => read_bounded(bzip2::bufread::MultiBzDecoder::new(block), limits).map(Cow::Owned),
+            Codec::Xz => {
+                let decoder = lzma_rust2::XzReader::new_mem_limit(block, true, XZ_MEMORY_MAX_KIB);
+                read_bounded(decoder, limits).map(Cow::Owned)
+            }
         }
     }
 }

@@ -48,7 +48,7 @@ pub enum AvroError {
     Truncated(&'static str),
     #[error("the schema cannot be read: {0}")]
     Schema(String),
-    #[error("codec `{0}` is not read: null, deflate, snappy and zstandard are")]
+    #[error("codec `{0}` is not read: null, deflate, snappy, zstandard, bzip2 and xz are")]
     UnknownCodec(String),
     #[error("corrupt data: {0}")]
     Corrupt(String),

@@ -164,6 +164,34 @@ fn snappy(plain: &[u8]) -> Vec<u8> {
     packed
 }
 
+fn bzip2(plain: &[u8]) -> Vec<u8> {
+    let mut packer = ::bzip2::write::BzEncoder::new(Vec::new(), ::bzip2::Compression::fast());
+    std::io::Write::write_all(&mut packer, plain).unwrap();
+    packer.finish().unwrap()
+}
+
+fn xz(plain: &[u8]) -> Vec<u8> {
+    let mut packer = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(0)).unwrap();
+    std::io::Write::write_all(&mut packer, plain).unwrap();
+    packer.finish().unwrap()
+}
+
+type Packer = fn(&[u8]) -> Vec<u8>;
+
+/// Every codec by its name.
+const PACKERS: [(&str, Packer); 6] = [
+    ("null", <[u8]>::to_vec),
+    ("deflate", |plain| {
+        let mut packer = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packer, plain).unwrap();
+        packer.finish().unwrap()
+    }),
+    ("snappy", snappy),
+    ("zstandard", |plain| zstd::encode_all(plain, 1).unwrap()),
+    ("bzip2", bzip2),
+    ("xz", xz),
+];
+
 fn expected(entries: &[Entry]) -> Read {
     entries.iter().map(|entry| (Some(i64::from(entry.status)), entry.path.clone())).collect()
 }
@@ -177,14 +205,10 @@ proptest! {
         let whole: Vec<Avro> = Reader::new(plain.as_slice()).unwrap().map(Result::unwrap).collect();
         prop_assert_eq!(whole.len(), entries.len());
         let deflated = write(SCHEMA, entries.iter().map(Entry::avro), Codec::Deflate(Default::default()), block);
-        let packed = [
-            repack(&plain, "snappy", snappy),
-            repack(&plain, "zstandard", |plain| zstd::encode_all(plain, 1).unwrap()),
-            plain,
-            deflated,
-        ];
-        for bytes in packed {
-            prop_assert_eq!(read(&bytes, &[0, 100]).unwrap(), expected(&entries));
+        prop_assert_eq!(read(&plain, &[0, 100]).unwrap(), expected(&entries));
+        prop_assert_eq!(read(&deflated, &[0, 100]).unwrap(), expected(&entries));
+        for (codec, pack) in PACKERS.into_iter().filter(|(codec, _)| entries.len() < 6 || *codec != "xz") {
+            prop_assert_eq!(read(&repack(&plain, codec, pack), &[0, 100]).unwrap(), expected(&entries), "{}", codec);
         }
     }
 
@@ -204,6 +228,25 @@ proptest! {
         let position = at.index(bytes.len());
         bytes[position] = byte;
         let _ = read(&bytes, &[0, 100]);
+    }
+
+    #[test]
+    fn damaged_blocks_of_any_codec_never_panic(
+        entries in prop::collection::vec(entry(), 1..4),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let plain = write(SCHEMA, entries.iter().map(Entry::avro), Codec::Null, 10_000);
+        for (codec, pack) in PACKERS {
+            let bytes = repack(&plain, codec, |plain| {
+                let mut block = pack(plain);
+                for (at, byte) in &damage {
+                    let position = at.index(block.len());
+                    block[position] = *byte;
+                }
+                block
+            });
+            let _ = read(&bytes, &[0, 100]);
+        }
     }
 
     #[test]
@@ -254,7 +297,7 @@ fn file(schema: &str, count: i64, block: &[u8]) -> Vec<u8> {
 
 #[test]
 fn codecs_that_are_not_read_are_named() {
-    for codec in ["bzip2", "xz", "lz4"] {
+    for codec in ["brotli", "lz4", ""] {
         let error = read(&header(r#""null""#, codec), &[0, 100]).unwrap_err();
         assert_eq!(error, AvroError::UnknownCodec(codec.to_owned()));
     }
@@ -317,6 +360,8 @@ fn bombs_are_cut_off() {
         ("deflate", deflate.finish().unwrap()),
         ("zstandard", zstd::encode_all(zeros.as_slice(), 1).unwrap()),
         ("snappy", snappy(&zeros)),
+        ("bzip2", bzip2(&zeros)),
+        ("xz", xz(&zeros)),
         ("null", zeros.clone()),
     ] {
         let bytes = [header(r#""null""#, codec), zigzag(1), sized(&block), vec![0; 16]].concat();

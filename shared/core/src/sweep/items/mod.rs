@@ -1,16 +1,30 @@
 //! Items of the sweep, all in table `catalog`; one file per type.
 
+mod fence;
 mod kept_optimizer;
 mod lease;
 mod optimizer;
+mod places;
 mod run;
+mod writer_lease;
 
+pub use fence::LeaseFence;
 pub use kept_optimizer::KeptOptimizer;
 pub use lease::{LEASE_MARGIN_MS, LEASE_MS, Lease};
-pub use optimizer::{OPTIMIZER_SHARDS, OptimizerConfig, OptimizerItem, OptimizerReadError, PendingRun};
-pub use run::{ReportParts, RunRecord, RunState, Tally, Totals, is_run_id, new_run_id};
+pub use optimizer::{
+    OPTIMIZER_SHARDS, OptimizerConfig, OptimizerItem, OptimizerReadError, PendingRun, QUARANTINE_DEFAULT_HOURS,
+    SIGHTINGS_DEFAULT,
+};
+pub use places::{PLACES_MAX, TablePlaces};
+pub use run::{ReportParts, RunFacts, RunOptions, RunRecord, RunState, Tally, Totals, is_run_id, new_run_id};
+pub use writer_lease::WriterLease;
 
 /// Partition keys of what hangs on a table, its optimizer of orphan files aside.
-pub fn places_of(table_id: &str) -> [String; 3] {
-    [RunRecord::partition(table_id), Lease::partition(table_id), KeptOptimizer::partition(table_id)]
+pub fn places_of(table_id: &str) -> [String; 4] {
+    [
+        RunRecord::partition(table_id),
+        Lease::partition(table_id),
+        KeptOptimizer::partition(table_id),
+        WriterLease::partition(table_id),
+    ]
 }

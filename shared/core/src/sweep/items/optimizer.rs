@@ -14,11 +14,23 @@ pub struct OptimizerConfig {
     pub enabled: bool,
     pub role_arn: Option<String>,
     pub glue_connection: Option<String>,
-    pub retention_days: i64,
+    pub retention_hours: i64,
     /// As given; the table's location if absent.
     pub location: Option<String>,
     pub run_rate_hours: i64,
+    /// Somebody said in so many words that less than a day of retention is wanted.
+    pub allow_short_retention: bool,
+    /// How often a scheduled run must have seen an orphan: 1 or 2.
+    pub sightings: u8,
+    /// Time between the two sightings.
+    pub quarantine_hours: i64,
+    /// Empty objects that stand for folders go when they are old enough.
+    pub sweep_folder_markers: bool,
 }
+
+/// Of optimizers that say nothing else.
+pub const SIGHTINGS_DEFAULT: u8 = 2;
+pub const QUARANTINE_DEFAULT_HOURS: i64 = 24;
 
 /// A run whose message may not have been sent yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +94,11 @@ impl OptimizerItem {
             ("enabled".to_owned(), self.config.enabled.into()),
             ("role_arn".to_owned(), text(&self.config.role_arn)),
             ("glue_connection".to_owned(), text(&self.config.glue_connection)),
-            ("retention_days".to_owned(), self.config.retention_days.into()),
+            ("retention_hours".to_owned(), self.config.retention_hours.into()),
+            ("allow_short_retention".to_owned(), self.config.allow_short_retention.into()),
+            ("sightings".to_owned(), i64::from(self.config.sightings).into()),
+            ("quarantine_hours".to_owned(), self.config.quarantine_hours.into()),
+            ("sweep_folder_markers".to_owned(), self.config.sweep_folder_markers.into()),
             ("location".to_owned(), text(&self.config.location)),
             ("run_rate_hours".to_owned(), self.config.run_rate_hours.into()),
             ("created_at_ms".to_owned(), self.created_at_ms.into()),
@@ -97,6 +113,7 @@ impl OptimizerItem {
         item.check_layout(LAYOUT)?;
         let owned = |field: &str| item.text(field).map(str::to_owned);
         let optional = |field: &str| item.opt_text(field).map(|text| text.map(str::to_owned));
+        let has = |field: &str| if item.contains_key(field) { item.flag(field) } else { Ok(false) };
         Ok(Self {
             table_id: owned("table_id")?,
             database: owned("database")?,
@@ -105,7 +122,15 @@ impl OptimizerItem {
                 enabled: item.flag("enabled")?,
                 role_arn: optional("role_arn")?,
                 glue_connection: optional("glue_connection")?,
-                retention_days: item.int("retention_days")?,
+                retention_hours: match item.opt_int("retention_hours")? {
+                    Some(hours) => hours,
+                    // As an earlier version wrote it.
+                    None => item.int("retention_days")?.saturating_mul(24),
+                },
+                allow_short_retention: has("allow_short_retention")?,
+                sightings: if item.opt_int("sightings")? == Some(1) { 1 } else { SIGHTINGS_DEFAULT },
+                quarantine_hours: item.opt_int("quarantine_hours")?.unwrap_or(QUARANTINE_DEFAULT_HOURS),
+                sweep_folder_markers: has("sweep_folder_markers")?,
                 location: optional("location")?,
                 run_rate_hours: item.int("run_rate_hours")?,
             },
@@ -175,9 +200,13 @@ mod tests {
                 enabled: true,
                 role_arn: Some("arn:aws:iam::000000000000:role/x".into()),
                 glue_connection: Some("c".into()),
-                retention_days: 3,
+                retention_hours: 30,
                 location: Some("s3://b/t/data".into()),
                 run_rate_hours: 24,
+                allow_short_retention: true,
+                sightings: 1,
+                quarantine_hours: 48,
+                sweep_folder_markers: true,
             },
             created_at_ms: 5,
             updated_at_ms: 6,
@@ -189,6 +218,15 @@ mod tests {
         let config = OptimizerConfig { role_arn: None, glue_connection: None, location: None, ..full.config.clone() };
         let bare = OptimizerItem { config, last_planned_ms: None, pending: vec![], ..full };
         assert_eq!(OptimizerItem::decode(&bare.encode()).unwrap(), bare);
+        let mut earlier = bare.encode();
+        for member in
+            ["retention_hours", "allow_short_retention", "sightings", "quarantine_hours", "sweep_folder_markers"]
+        {
+            earlier.remove(member);
+        }
+        earlier.insert("retention_days".into(), 5.into());
+        let config = OptimizerItem::decode(&earlier).unwrap().config;
+        assert_eq!((config.retention_hours, config.sightings, config.quarantine_hours), (120, 2, 24));
         let mut other = bare.encode();
         other.insert("schema_version".into(), 2.into());
         assert!(matches!(OptimizerItem::decode(&other), Err(DecodeError::Layout { .. })));

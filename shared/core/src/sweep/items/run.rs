@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::store::{
     Condition, Consistency, DecodeError, Fields, Ids, Item, Items, Key, ReadItems, StoreError, Table, Value,
 };
@@ -71,6 +73,60 @@ pub struct ReportParts {
     pub outcomes: i64,
 }
 
+/// What was asked for beside the mode. Kept in the record, so that it can be looked up who let what be deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunOptions {
+    /// Files from before the optimizer may go as well.
+    pub backfill: bool,
+    /// However large the share of orphans is, they go.
+    pub accept_share: bool,
+    /// How often an orphan must have been seen: 1 or 2. By default 2 for scheduled runs, 1 for others.
+    pub sightings: Option<u8>,
+    /// The dry run that was looked at before.
+    pub after_dry_run: Option<String>,
+    pub asked_by: Option<String>,
+    pub why: Option<String>,
+}
+
+/// What an attempt judged by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunFacts {
+    pub scope: Option<String>,
+    /// Files until then were kept; none in a backfill.
+    pub gate_ms: Option<i64>,
+    pub retention_ms: Option<i64>,
+    /// How long all but one in a thousand files of the newest commits had waited for theirs.
+    pub usual_delay_ms: Option<i64>,
+    /// Objects under the scope.
+    pub listed: u64,
+    /// What somebody should look at: unknown tables that were found, tables that could not be read.
+    pub findings: Vec<String>,
+}
+
+impl RunFacts {
+    /// Findings of one run.
+    const FINDINGS_MAX: usize = 100;
+
+    pub fn find(&mut self, finding: String) {
+        if self.findings.len() < Self::FINDINGS_MAX && !self.findings.contains(&finding) {
+            self.findings.push(finding);
+        }
+    }
+}
+
+fn encode_json(value: &impl Serialize) -> Value {
+    serde_json::to_string(value).map_or(Value::Null, Value::from)
+}
+
+/// Absent in records of an earlier version.
+fn decode_json<T: Default + for<'de> Deserialize<'de>>(item: &Item, field: &str) -> Result<T, DecodeError> {
+    let Some(text) = item.opt_text(field)? else { return Ok(T::default()) };
+    serde_json::from_str(text)
+        .map_err(|error| DecodeError::Invalid { field: field.to_owned(), message: error.to_string() })
+}
+
 /// The record of a run.
 ///
 /// Item: pk `sweep-runs#<table id>`, sk the run id, which begins with the time of creation.
@@ -98,6 +154,8 @@ pub struct RunRecord {
     pub pointer: Option<String>,
     pub totals: Totals,
     pub report: ReportParts,
+    pub options: RunOptions,
+    pub facts: RunFacts,
     pub revision: String,
 }
 
@@ -133,6 +191,8 @@ impl RunRecord {
             pointer: None,
             totals: Totals::default(),
             report: ReportParts::default(),
+            options: RunOptions::default(),
+            facts: RunFacts::default(),
             revision,
         }
     }
@@ -192,6 +252,8 @@ impl RunRecord {
             ("report_attempt".to_owned(), self.report.attempt.into()),
             ("report_judged".to_owned(), self.report.judged.into()),
             ("report_outcomes".to_owned(), self.report.outcomes.into()),
+            ("options".to_owned(), encode_json(&self.options)),
+            ("facts".to_owned(), encode_json(&self.facts)),
             ("revision".to_owned(), self.revision.as_str().into()),
         ])
     }
@@ -228,6 +290,8 @@ impl RunRecord {
                 judged: item.int("report_judged")?,
                 outcomes: item.int("report_outcomes")?,
             },
+            options: decode_json(item, "options")?,
+            facts: decode_json(item, "facts")?,
             revision: owned("revision")?,
         })
     }
@@ -285,11 +349,18 @@ mod tests {
             error: Some("too many".into()),
             pointer: Some("s3://b/t/metadata/v1.metadata.json".into()),
             report: ReportParts { attempt: 2, judged: 1, outcomes: 4 },
+            options: RunOptions { backfill: true, sightings: Some(2), why: Some("é".into()), ..RunOptions::default() },
+            facts: RunFacts { gate_ms: Some(-5), listed: 7, findings: vec!["x".into()], ..RunFacts::default() },
             ..queued
         };
         done.totals.deleted.add(10);
         done.totals.by_reason.entry("orphan".into()).or_default().add(10);
         done.totals.spared.entry("changed".into()).or_default().add(u64::MAX);
         assert_eq!(RunRecord::decode("id", &done.run_id, &done.encode()).unwrap(), done);
+        let mut earlier = done.encode();
+        earlier.remove("options");
+        earlier.remove("facts");
+        let found = RunRecord::decode("id", &done.run_id, &earlier).unwrap();
+        assert_eq!((found.options, found.facts), (RunOptions::default(), RunFacts::default()));
     }
 }

@@ -8,13 +8,15 @@ use super::{COMPACTION, ORPHAN_FILE_DELETION, RETENTION};
 use crate::glue::{GlueException, GlueExceptionName};
 use crate::location::Location;
 use crate::ports::App;
-use crate::sweep::items::OptimizerConfig;
+use crate::sweep::items::{OptimizerConfig, QUARANTINE_DEFAULT_HOURS, SIGHTINGS_DEFAULT};
 
 const TYPES: [&str; 3] = [COMPACTION, RETENTION, ORPHAN_FILE_DELETION];
 const DEFAULT_RETENTION_DAYS: i64 = 3;
 /// A longer one than this is a slip of the pen, and would overflow.
 const RETENTION_DAYS_MAX: i64 = 36_500;
 const DEFAULT_RATE_HOURS: i64 = 24;
+/// Writers need this long; less must be asked for in so many words.
+pub(super) const RETENTION_MIN_HOURS: i64 = 24;
 
 /// Which optimizer a request means; names as the caller spelled them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,17 +153,12 @@ pub(super) fn parse_config(input: &Value, old: Option<&OptimizerConfig>) -> Resu
         let message = format!("An optimizer of type {ORPHAN_FILE_DELETION} needs {member}.");
         return Err(GlueException::invalid_input(message));
     }
-    let kept = if has(member) { None } else { old };
     let iceberg = given.get(member).and_then(|block| block.get("icebergConfiguration"));
-    let (retention_days, location, run_rate_hours) = match kept {
-        Some(old) => (old.retention_days, old.location.clone(), old.run_rate_hours),
-        None => (
-            number(iceberg, "orphanFileRetentionPeriodInDays", DEFAULT_RETENTION_DAYS, 1, RETENTION_DAYS_MAX)?,
-            text(iceberg, "location")?,
-            number(iceberg, "runRateInHours", DEFAULT_RATE_HOURS, 3, 168)?,
-        ),
+    let rules = match old.filter(|_| !has(member)) {
+        Some(old) => old.clone(),
+        None => parse_rules(iceberg)?,
     };
-    let scope = location.as_deref().map(Location::parse).transpose();
+    let scope = rules.location.as_deref().map(Location::parse).transpose();
     let scope = scope.map_err(|error| GlueException::invalid_input(error.to_string()))?;
     let whole = Value::Object(given.clone());
     let enabled = match given.get("enabled") {
@@ -182,11 +179,45 @@ pub(super) fn parse_config(input: &Value, old: Option<&OptimizerConfig>) -> Resu
         role_arn: role_arn.or_else(|| old.and_then(|old| old.role_arn.clone())),
         glue_connection: text(given.get("vpcConfiguration"), "glueConnectionName")?
             .or_else(|| old.and_then(|old| old.glue_connection.clone())),
-        retention_days,
-        location,
-        run_rate_hours,
+        ..rules
     };
     Ok(ConfigInput { config, scope })
+}
+
+/// What is swept, and when. The service's model has no members for hours, short retentions, sightings and markers; REST
+/// and requests that are not made by an SDK can have them beside its own.
+fn parse_rules(iceberg: Option<&Value>) -> Result<OptimizerConfig, GlueException> {
+    let days = number(iceberg, "orphanFileRetentionPeriodInDays", DEFAULT_RETENTION_DAYS, 1, RETENTION_DAYS_MAX)?;
+    let hours = number(iceberg, "orphanFileRetentionPeriodInHours", days * 24, 1, RETENTION_DAYS_MAX * 24)?;
+    let allow_short_retention = flag(iceberg, "allowShortRetention")?;
+    if hours < RETENTION_MIN_HOURS && !allow_short_retention {
+        let message = format!(
+            "orphanFileRetentionPeriodInHours below {RETENTION_MIN_HOURS} deletes files of commits that are only slow: \
+             say allowShortRetention if that is meant."
+        );
+        return Err(GlueException::invalid_input(message));
+    }
+    let sightings = number(iceberg, "sightings", i64::from(SIGHTINGS_DEFAULT), 1, 2)?;
+    Ok(OptimizerConfig {
+        enabled: true,
+        role_arn: None,
+        glue_connection: None,
+        retention_hours: hours,
+        location: text(iceberg, "location")?,
+        run_rate_hours: number(iceberg, "runRateInHours", DEFAULT_RATE_HOURS, 3, 168)?,
+        allow_short_retention,
+        sightings: if sightings == 1 { 1 } else { 2 },
+        quarantine_hours: number(iceberg, "quarantineInHours", QUARANTINE_DEFAULT_HOURS, 1, RETENTION_DAYS_MAX * 24)?,
+        sweep_folder_markers: flag(iceberg, "sweepFolderMarkers")?,
+    })
+}
+
+fn flag(block: Option<&Value>, member: &str) -> Result<bool, GlueException> {
+    match block.and_then(|block| block.get(member)) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(_) => Err(GlueException::invalid_input(format!("{member} is true or false."))),
+    }
 }
 
 pub(super) fn text(block: Option<&Value>, member: &str) -> Result<Option<String>, GlueException> {

@@ -1,15 +1,20 @@
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::IDLE_ATTEMPTS_MAX;
+use super::knowledge::{Knowledge, Neighbours, Policy, Sourced, Standing};
 use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::location::Location;
 use crate::ports::{App, Deadline};
-use crate::store::{Listed, ObjectKey};
-use crate::sweep::guards::{Judge, NameRules, Reason, is_fuse_blown};
-use crate::sweep::items::{LEASE_MS, Lease, OptimizerItem, RunRecord, RunState};
-use crate::sweep::refs::References;
+use crate::store::Listed;
+use crate::sweep::delays::Delays;
+use crate::sweep::families::Families;
+use crate::sweep::guards::{NameRules, is_fuse_blown};
+use crate::sweep::items::{LEASE_MS, Lease, OptimizerItem, RunFacts, RunRecord, RunState, TablePlaces};
+use crate::sweep::leases::Leased;
+use crate::sweep::refs::{Lens, References};
 use crate::sweep::report::{Kind, ReportWriter, judged_line};
-use crate::sweep::source::{Moment, ReferenceSource, SourceContext, source_for};
+use crate::sweep::sightings::Sightings;
+use crate::sweep::source::{Moment, ReferenceSource, Role, SourceContext, source_for};
 use crate::sweep::survey::{ForeignRoots, Survey, list_request};
 use crate::sweep::{Interruption, Mode, Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
 
@@ -17,7 +22,6 @@ use crate::sweep::{Interruption, Mode, Refusal, RefusalReason, SweepError, Table
 const STOP_MARGIN_MS: i64 = 20_000;
 /// Orphans that one run deletes; the next one finds the others.
 const CANDIDATES_MAX: usize = 1_000_000;
-const DAY_MS: i64 = 86_400_000;
 
 /// One worker's go at a run.
 pub(super) struct Attempt<'a> {
@@ -27,51 +31,7 @@ pub(super) struct Attempt<'a> {
     pub(super) record: RunRecord,
     pub(super) lease: Lease,
     /// Ages are counted to this moment: waiting makes no file older.
-    started_ms: i64,
-}
-
-/// What an attempt knows once the references are read.
-pub(super) struct Knowledge<'a> {
-    pub(super) scope: Location,
-    table: Location,
-    optimizer: OptimizerItem,
-    neighbours: Neighbours,
-    /// The table's own source first, then those of tables that share its place.
-    pub(super) sources: Vec<Box<dyn ReferenceSource + 'a>>,
-    references: References,
-    survey: Survey,
-    foreign: ForeignRoots,
-    names: NameRules,
-    protected: Vec<Location>,
-    proved_stale: HashSet<ObjectKey>,
-    retention_ms: i64,
-    started_ms: i64,
-}
-
-/// Tables in, at and around a table's location.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Neighbours {
-    inside: Vec<Location>,
-    sharing: Vec<TableEntry>,
-    /// Ids and locations of all of them, to see changes.
-    fingerprint: Vec<(String, Location)>,
-}
-
-impl Neighbours {
-    fn sort_out(entry: &TableEntry, table: &Location, around: Vec<TableEntry>) -> Self {
-        let mut neighbours = Self::default();
-        for other in around {
-            let Some(location) = other.location.clone().filter(|_| other.id != entry.id) else { continue };
-            neighbours.fingerprint.push((other.id.clone(), location.clone()));
-            if location.contains(table) {
-                neighbours.sharing.push(other);
-            } else if table.contains(&location) {
-                neighbours.inside.push(location);
-            }
-        }
-        neighbours.fingerprint.sort();
-        neighbours
-    }
+    pub(super) started_ms: i64,
 }
 
 impl<'a> Attempt<'a> {
@@ -109,7 +69,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Renews the lease when half of it has passed.
-    async fn keep_lease(&mut self) -> Result<(), SweepError> {
+    pub(super) async fn keep_lease(&mut self) -> Result<(), SweepError> {
         let now_ms = self.app.ports.clock.now_ms();
         if self.lease.expires_at_ms.saturating_sub(now_ms) < LEASE_MS / 2 {
             self.lease.renew(self.app.ports.items.as_ref(), now_ms).await?;
@@ -121,72 +81,162 @@ impl<'a> Attempt<'a> {
     pub(super) async fn work(&mut self, entry: Option<TableEntry>) -> Result<(), SweepError> {
         self.check_time()?;
         let mut known = self.learn(entry).await?;
-        self.record.pointer = known.sources.first().map(|source| source.pointer());
+        self.record.pointer = Some(known.own()?.pointer());
         let orphans = self.judge_all(&mut known).await?;
-        if self.record.mode == Mode::DryRun {
+        if self.record.mode == Mode::DryRun || orphans.is_empty() {
             return Ok(());
         }
         self.delete_all(&mut known, orphans).await
     }
 
-    /// Everything that is read before the first object is judged. The listing comes first, then the pointers.
-    async fn learn(&mut self, entry: Option<TableEntry>) -> Result<Knowledge<'a>, SweepError> {
+    /// Everything that is read before the first object is judged. The pages that are judged are listed later, each
+    /// before the pointers are read again.
+    pub(super) async fn learn(&mut self, entry: Option<TableEntry>) -> Result<Knowledge<'a>, SweepError> {
         let optimizer = self.load_optimizer().await?;
         let (entry, table) = self.check_entry(entry)?;
         let scope = check_scope(&optimizer, &table)?;
-        let neighbours = self.load_neighbours(&entry, &table).await?;
-        let asked_ms = optimizer.config.retention_days.max(1).saturating_mul(DAY_MS);
-        let mut sources = vec![source_for(&self.app.ports, self.directory, &entry, self.source_context(asked_ms))?];
-        for other in &neighbours.sharing {
-            sources.push(self.source_of_neighbour(&entry, other, asked_ms)?);
+        self.record.facts = RunFacts { scope: Some(scope.to_string()), ..RunFacts::default() };
+        let mut known = self.begin(optimizer, &entry, table, scope).await?;
+        self.load_own(&mut known, &entry).await?;
+        for sharing in known.sources.iter_mut().skip(1) {
+            known.references.raise(Lens::new(&known.table, Vec::new()));
+            let loaded = sharing.source.load(&mut known.references).await;
+            known.references.lower();
+            loaded?;
         }
-        let survey = self.survey(&table).await?;
-        let mut references = References::default();
-        for source in &mut sources {
-            source.load(&mut references).await?;
-        }
-        let mut protected = neighbours.inside.clone();
-        protected.push(self.app.settings.reports.clone());
-        protected.push(self.app.settings.bodies.clone());
-        let mut known = Knowledge {
-            names: first(&sources)?.names(),
-            // Tables that share the place may write here as well: the longest of their retentions.
-            retention_ms: sources.iter().map(|source| source.retention_ms()).fold(asked_ms, i64::max),
-            foreign: ForeignRoots::default(),
-            proved_stale: HashSet::new(),
-            started_ms: self.started_ms,
-            scope,
-            table,
-            optimizer,
-            neighbours,
-            sources,
-            references,
-            survey,
-            protected,
-        };
+        self.load_others(&mut known).await?;
+        // Tables that share the place may write here as well: the longest of their retentions.
+        let here = known.sources.iter().filter(|sourced| sourced.standing != Standing::Reaching);
+        known.retention_ms = here.map(|sourced| sourced.source.retention_ms()).fold(known.policy.asked_ms, i64::max);
+        self.check_backfill(&known).await?;
+        self.survey(&mut known).await?;
+        self.load_leases(&mut known).await?;
         known.examine().await?;
+        self.record.facts.gate_ms = known.policy.gate_ms;
+        self.record.facts.retention_ms = Some(known.retention_ms);
+        self.report_roots(&known);
         Ok(known)
     }
 
-    /// Lists everything below the table's location once.
-    async fn survey(&mut self, table: &Location) -> Result<Survey, SweepError> {
-        let mut survey = Survey::default();
-        let mut request = list_request(table);
+    /// Who is to be asked.
+    async fn begin(
+        &self,
+        optimizer: OptimizerItem,
+        entry: &TableEntry,
+        table: Location,
+        scope: Location,
+    ) -> Result<Knowledge<'a>, SweepError> {
+        let neighbours = self.load_neighbours(entry, &table).await?;
+        let policy = Policy::of(&optimizer, &self.record);
+        let context = self.source_context(Role::Own, &policy);
+        let own = source_for(&self.app.ports, self.directory, entry, context)?;
+        let mut sources = vec![Sourced { table_id: entry.id.clone(), source: own, standing: Standing::Itself }];
+        for other in &neighbours.sharing {
+            let source = self.source_of_neighbour(entry, other, &policy)?;
+            sources.push(Sourced { table_id: other.id.clone(), source, standing: Standing::Sharing });
+        }
+        let (reports, bodies) = (&self.app.settings.reports, &self.app.settings.bodies);
+        let mut protected = neighbours.inside.clone();
+        protected.extend([reports.clone(), bodies.clone()]);
+        let places = TablePlaces::load_all(self.app.ports.items.as_ref()).await?;
+        let objects = self.app.ports.objects.as_ref();
+        Ok(Knowledge {
+            scope,
+            table,
+            retention_ms: policy.asked_ms,
+            optimizer,
+            policy,
+            neighbours,
+            sources,
+            places: places.into_iter().map(|places| (places.table_id.clone(), places)).collect::<BTreeMap<_, _>>(),
+            references: References::default(),
+            survey: Survey::default(),
+            foreign: ForeignRoots::default(),
+            names: NameRules::nothing(),
+            protected,
+            leased: Leased::default(),
+            proved_stale: HashSet::new(),
+            families: Families::default(),
+            sightings: Sightings::load(objects, reports, &entry.id).await?,
+            started_ms: self.started_ms,
+        })
+    }
+
+    /// Lists everything below the table's location once, and looks above it.
+    async fn survey(&mut self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        let objects = self.app.ports.objects.as_ref();
+        let mut delays = known.sources.first_mut().map_or_else(Delays::default, |own| own.source.take_delays());
+        let around: Vec<Location> =
+            known.neighbours.sharing.iter().filter_map(|sharing| sharing.location.clone()).collect();
+        known.survey.look_above(objects, &known.table, &around).await?;
+        let mut request = list_request(&known.table);
         loop {
             self.check_time()?;
             self.keep_lease().await?;
-            let page = self.app.ports.objects.list(&request).await?;
-            page.objects.iter().for_each(|object| survey.note(&table.bucket, object));
+            let page = objects.list(&request).await?;
+            known.note(&page.objects, &mut delays);
             request.start_after = page.objects.last().map(|object| object.key.clone());
             if !page.truncated || request.start_after.is_none() {
-                self.keep_lease().await?;
-                return Ok(survey);
+                break;
             }
+        }
+        self.keep_lease().await?;
+        if let Some(usual_ms) = delays.usual_ms() {
+            self.record.facts.usual_delay_ms = Some(usual_ms);
+            known.retention_ms = known.retention_ms.max(Delays::retention_ms(usual_ms));
+        }
+        Ok(())
+    }
+
+    /// Reads what writers have announced; a run that deletes forgets what has run out long ago.
+    pub(super) async fn load_leases(&self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        let items = self.app.ports.items.as_ref();
+        let now_ms = self.app.ports.clock.now_ms();
+        let (leased, over) = Leased::load(items, &known.lease_owners(), known.retention_ms, now_ms).await?;
+        known.leased = leased;
+        if self.record.mode != Mode::DryRun {
+            for lease in over {
+                lease.forget(items).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A backfill goes no further than the dry run that was looked at.
+    async fn check_backfill(&self, known: &Knowledge<'a>) -> Result<(), SweepError> {
+        let options = &self.record.options;
+        if !options.backfill || self.record.mode == Mode::DryRun {
+            return Ok(());
+        }
+        let bad = |detail: String| Refusal::new(RefusalReason::BackfillScope, detail);
+        let run_id = options.after_dry_run.clone().ok_or_else(|| bad("it names no dry run".to_owned()))?;
+        let dry_run = RunRecord::load(self.app.ports.items.as_ref(), &self.record.table_id, &run_id).await?;
+        let seen = dry_run.ok_or_else(|| bad(format!("there is no run {run_id}")))?.facts;
+        if seen.scope != self.record.facts.scope || seen.retention_ms > Some(known.retention_ms) {
+            let scope = seen.scope.unwrap_or_default();
+            let detail = format!("dry run {run_id} looked at {scope} with a retention of {:?} ms", seen.retention_ms);
+            return Err(bad(detail).into());
+        }
+        Ok(())
+    }
+
+    fn report_roots(&mut self, known: &Knowledge<'a>) {
+        for root in known.foreign.iter() {
+            let root = Location { bucket: known.table.bucket.clone(), prefix: root.to_owned() };
+            let finding = format!("a table that the catalog does not know lies at {root}: everything below it is kept");
+            self.record.facts.find(finding);
         }
     }
 
-    fn source_context(&self, retention_ms: i64) -> SourceContext<'_> {
-        SourceContext { run_id: &self.record.run_id, retention_ms, now_ms: self.started_ms }
+    pub(super) fn source_context(&self, role: Role, policy: &Policy) -> SourceContext<'_> {
+        SourceContext {
+            role,
+            run_id: &self.record.run_id,
+            gives_up: role == Role::Own && self.record.mode != Mode::DryRun,
+            retention_ms: policy.asked_ms,
+            least_retention_ms: policy.least_retention_ms,
+            now_ms: self.started_ms,
+        }
     }
 
     async fn load_optimizer(&self) -> Result<OptimizerItem, SweepError> {
@@ -224,12 +274,12 @@ impl<'a> Attempt<'a> {
         &self,
         entry: &TableEntry,
         other: &TableEntry,
-        retention_ms: i64,
+        policy: &Policy,
     ) -> Result<Box<dyn ReferenceSource + 'a>, Refusal> {
         let source = match other.format() {
             Ok(TableFormat::Other) => Err("which files it needs is not recorded anywhere".to_owned()),
             _ => {
-                let context = self.source_context(retention_ms);
+                let context = self.source_context(Role::Other, policy);
                 source_for(&self.app.ports, self.directory, other, context).map_err(|refusal| refusal.detail)
             }
         };
@@ -246,6 +296,7 @@ impl<'a> Attempt<'a> {
         let mut writer = ReportWriter::new(Kind::Judged);
         let mut request = list_request(&known.scope);
         let mut orphans = Vec::new();
+        let mut seen = Sightings::default();
         let (mut listed, mut found): (u64, u64) = (0, 0);
         self.record.totals.by_reason.clear();
         loop {
@@ -258,6 +309,7 @@ impl<'a> Attempt<'a> {
             listed = listed.saturating_add(page.objects.len() as u64);
             for object in page.objects {
                 let reason = known.judge(&object);
+                known.remember(&object, reason, &mut seen);
                 writer.line(&judged_line(&object, reason));
                 let tally = self.record.totals.by_reason.entry(reason.as_str().to_owned()).or_default();
                 tally.add(object.size_bytes);
@@ -274,17 +326,31 @@ impl<'a> Attempt<'a> {
             }
         }
         writer.flush(objects, &self.app.settings.reports, &mut self.record).await?;
+        self.record.facts.listed = listed;
+        self.report_roots(known);
+        if self.record.mode != Mode::DryRun {
+            self.store_sightings(known, seen.sealed()).await?;
+        }
         self.check_fuse(found, listed)?;
         Ok(orphans)
     }
 
+    async fn store_sightings(&mut self, known: &Knowledge<'a>, seen: Sightings) -> Result<(), SweepError> {
+        if seen == known.sightings {
+            return Ok(());
+        }
+        self.keep_lease().await?;
+        seen.store(self.app.ports.objects.as_ref(), &self.app.settings.reports, &self.record.table_id).await
+    }
+
     fn check_fuse(&mut self, orphans: u64, listed: u64) -> Result<(), Refusal> {
-        if !is_fuse_blown(orphans, listed) {
+        if !is_fuse_blown(orphans, listed) || (self.record.options.accept_share && self.record.mode != Mode::DryRun) {
             return Ok(());
         }
         let detail = format!(
-            "{orphans} of {listed} files would be deleted, which rather means that references are missing; \
-             look at the report of a dry run"
+            "{orphans} of {listed} files would be deleted, which rather means that references are missing; nothing \
+             was deleted: look at the report of a dry run, and if it is right start an ordinary run with accept_share, \
+             after_dry_run, asked_by and why"
         );
         let refusal = Refusal::new(RefusalReason::Fuse, detail);
         if self.record.mode == Mode::DryRun {
@@ -297,9 +363,10 @@ impl<'a> Attempt<'a> {
     /// Stops when what the judgement rested on is not so any more.
     pub(super) async fn check_unchanged(&self, known: &Knowledge<'a>) -> Result<(), SweepError> {
         let optimizer = self.load_optimizer().await?;
-        let same = (optimizer.created_at_ms, &optimizer.config.location, optimizer.config.retention_days)
-            == (known.optimizer.created_at_ms, &known.optimizer.config.location, known.optimizer.config.retention_days);
-        if !same {
+        let is_same = optimizer.created_at_ms == known.optimizer.created_at_ms
+            && optimizer.config.location == known.optimizer.config.location
+            && Policy::of(&optimizer, &self.record) == known.policy;
+        if !is_same {
             return Err(Interruption::Changed("the optimizer").into());
         }
         let around = self.directory.tables_around(&known.table).await?;
@@ -312,72 +379,11 @@ impl<'a> Attempt<'a> {
     }
 }
 
-fn first<'s, 'a>(sources: &'s [Box<dyn ReferenceSource + 'a>]) -> Result<&'s (dyn ReferenceSource + 'a), Refusal> {
-    let missing = || Refusal::new(RefusalReason::MetadataIncomplete, "the table's references were not read");
-    sources.first().map(AsRef::as_ref).ok_or_else(missing)
-}
-
 fn check_scope(optimizer: &OptimizerItem, table: &Location) -> Result<Location, Refusal> {
     let outside = |detail: String| Refusal::new(RefusalReason::LocationOutsideTable, detail);
     let Some(uri) = &optimizer.config.location else { return Ok(table.clone()) };
     let scope = Location::parse(uri).map_err(|error| outside(error.to_string()))?;
     if table.contains(&scope) { Ok(scope) } else { Err(outside(format!("{scope} is not inside {table}"))) }
-}
-
-impl Knowledge<'_> {
-    /// Looks at strays and at signs of unknown tables.
-    async fn examine(&mut self) -> Result<(), SweepError> {
-        if let Some(own) = self.sources.first_mut() {
-            self.proved_stale = own.examine(&self.survey, &mut self.references).await?;
-        }
-        self.update()
-    }
-
-    /// Reads every pointer again and adds what is new.
-    pub(super) async fn refresh(&mut self, moment: Moment) -> Result<(), SweepError> {
-        for source in &mut self.sources {
-            source.refresh(moment, &mut self.references).await?;
-        }
-        self.update()
-    }
-
-    fn note_signs(&mut self, objects: &[Listed]) -> Result<(), SweepError> {
-        let before = self.survey.signs.len();
-        objects.iter().for_each(|object| self.survey.note_signs(object));
-        if self.survey.signs.len() == before { Ok(()) } else { self.update() }
-    }
-
-    /// Takes over what the table's own source knows by now.
-    fn update(&mut self) -> Result<(), SweepError> {
-        let own = first(&self.sources)?;
-        // Files at a place that the table does not call its own are somebody else's.
-        let home = own.home()?;
-        if home != self.table {
-            let detail = format!("the catalog says that the table lies at {}, its metadata says {home}", self.table);
-            return Err(Refusal::new(RefusalReason::LocationMismatch, detail).into());
-        }
-        let (names, signs) = (own.names(), own.own_signs());
-        self.names = names;
-        self.foreign = self.survey.foreign_roots(&signs);
-        Ok(())
-    }
-
-    pub(super) fn judge(&self, object: &Listed) -> Reason {
-        let judge = Judge {
-            scope: &self.scope,
-            table: &self.table,
-            gate_ms: self.optimizer.created_at_ms,
-            now_ms: self.started_ms,
-            retention_ms: self.retention_ms,
-            references: &self.references,
-            protected: &self.protected,
-            leased: &[],
-            foreign: &self.foreign,
-            names: &self.names,
-            proved_stale: &self.proved_stale,
-        };
-        judge.judge(object)
-    }
 }
 
 /// A page of S3 is the unit of judging; the batches of deleting are smaller.

@@ -1,16 +1,21 @@
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 
-use super::attempt::{Attempt, Knowledge};
-use crate::store::{Deleted, Doomed, Listed, ObjectError, ObjectKey, ObjectMeta};
+use super::attempt::Attempt;
+use super::knowledge::Knowledge;
+use crate::store::{Deleted, Doomed, Listed, ObjectError, ObjectKey, ObjectMeta, PutOptions};
+use crate::sweep::items::LeaseFence;
 use crate::sweep::report::{Kind, ReportWriter, outcome_line};
 use crate::sweep::source::Moment;
-use crate::sweep::{Interruption, SweepError};
+use crate::sweep::{Interruption, Refusal, RefusalReason, SweepError};
 
 /// Keys of one delete request. S3 counts each against the prefix's rate, and a throttled request comes back as a whole.
 const BATCH_KEYS: usize = 250;
 /// HEAD requests at the same time.
 const HEAD_CONCURRENCY: usize = 16;
+
+/// How far ahead of the store's clock ours may be.
+const CLOCK_AHEAD_MAX_MS: i64 = 300_000;
 
 /// Outcomes of orphans, as the report and the record name them.
 const DELETED: &str = "deleted";
@@ -25,6 +30,9 @@ impl<'a> Attempt<'a> {
         known: &mut Knowledge<'a>,
         orphans: Vec<Listed>,
     ) -> Result<(), SweepError> {
+        self.check_clock().await?;
+        // Tables that changed, or appeared, while everything was judged.
+        self.load_others(known).await?;
         let mut writer = ReportWriter::new(Kind::Outcomes);
         let result = self.delete_batches(known, &orphans, &mut writer).await;
         // What was deleted is reported, however the rest went.
@@ -42,25 +50,67 @@ impl<'a> Attempt<'a> {
         for batch in orphans.chunks(BATCH_KEYS) {
             self.check_time()?;
             self.lease.renew(self.app.ports.items.as_ref(), self.app.ports.clock.now_ms()).await?;
-            let mut result = Ok(());
-            for source in &mut known.sources {
-                if result.is_ok() {
-                    result = source.fence(self.lease.epoch, self.lease.expires_at_ms).await;
-                }
-            }
-            if result.is_ok() {
-                result = self.delete_fenced(known, batch, writer).await;
-            }
-            for source in &mut known.sources {
-                // A fence that cannot be cleared runs out with the lease; the first error is the one to tell.
-                let cleared = source.clear_fence().await;
-                result = result.and(cleared);
-            }
+            let result = match self.put_fences(known).await {
+                Ok(()) => self.delete_fenced(known, batch, writer).await,
+                Err(error) => Err(error),
+            };
+            // A fence that cannot be cleared runs out with the lease; the first error is the one to tell.
+            let result = result.and(self.clear_fences(known).await);
             result?;
             // Lines and counts are stored together, so that they agree whenever this worker ends.
             let objects = self.app.ports.objects.as_ref();
             writer.flush(objects, &self.app.settings.reports, &mut self.record).await?;
             self.save_record().await?;
+        }
+        Ok(())
+    }
+
+    fn lease_fence(&self, table_id: &str) -> LeaseFence {
+        LeaseFence {
+            table_id: table_id.to_owned(),
+            expires_at_ms: self.lease.expires_at_ms,
+            run_id: self.record.run_id.clone(),
+        }
+    }
+
+    /// Makes commits and leases wait, as far as they pass through this product.
+    async fn put_fences(&self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        for sourced in &mut known.sources {
+            sourced.source.fence(self.lease.epoch, self.lease.expires_at_ms).await?;
+        }
+        for table_id in known.lease_owners() {
+            let now_ms = self.app.ports.clock.now_ms();
+            self.lease_fence(&table_id).put(self.app.ports.items.as_ref(), now_ms).await?;
+        }
+        Ok(())
+    }
+
+    async fn clear_fences(&self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        let mut result = Ok(());
+        for sourced in &mut known.sources {
+            let cleared = sourced.source.clear_fence().await;
+            result = result.and(cleared);
+        }
+        for table_id in known.lease_owners() {
+            let cleared = self.lease_fence(&table_id).clear(self.app.ports.items.as_ref()).await;
+            result = result.and(cleared);
+        }
+        result
+    }
+
+    /// Ages are only as good as our clock: what the run has just written shows the store's.
+    async fn check_clock(&self) -> Result<(), SweepError> {
+        let asked_ms = self.app.ports.clock.now_ms();
+        let at = self.app.settings.reports.object(&format!("{}/clock", self.record.table_id));
+        let objects = self.app.ports.objects.as_ref();
+        objects.put(&at, bytes::Bytes::new(), &PutOptions::default()).await?;
+        let theirs_ms = objects.head(&at).await?.last_modified_ms;
+        if asked_ms.saturating_sub(theirs_ms) > CLOCK_AHEAD_MAX_MS {
+            let detail = format!(
+                "the clock here is {} s ahead of the store's, so files look older than they are",
+                asked_ms.saturating_sub(theirs_ms) / 1000
+            );
+            return Err(Refusal::new(RefusalReason::ClockSkew, detail).into());
         }
         Ok(())
     }
@@ -74,6 +124,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<(), SweepError> {
         let still_there = self.check_heads(known, batch, writer).await?;
         self.check_unchanged(known).await?;
+        self.load_leases(known).await?;
         known.refresh(Moment::Deleting).await?;
         let mut doomed = Vec::new();
         for object in still_there {

@@ -2,42 +2,68 @@ use std::collections::{BTreeSet, HashSet};
 
 use async_trait::async_trait;
 
-use super::{Moment, ReferenceSource, interval};
+use super::features::{check_table, is_in_format};
+use super::staged::{
+    NamedFiles, StagedCommit, Standing, expire, files_of_actions, files_of_path, named_files, staged_commits,
+};
+use super::{Moment, ReferenceSource, Role, SourceContext, interval};
 use crate::commit::error::CommitError;
 use crate::commit::head::{self, Fence, HeadError};
-use crate::commit::proposals::{self, NamedFiles};
-use crate::delta::features::{check_protocol, has_deletion_vectors_on, is_catalog_managed};
-use crate::delta::log::{LogListing, list_log};
-use crate::delta::path::{Reach, resolve};
+use crate::delta::log::{LogListing, LogName, list_log};
 use crate::delta::snapshot::{load_listed, read_commits};
-use crate::delta::{Actions, DeletionVector, Metadata, Protocol, Snapshot, SnapshotError, Version};
-use crate::location::{Location, split_uri};
+use crate::delta::{Actions, Metadata, Snapshot, SnapshotError, Version};
+use crate::iceberg::{IcebergError, load_metadata};
+use crate::location::Location;
 use crate::ports::Ports;
 use crate::store::{ETag, ObjectKey};
+use crate::sweep::delays::{Delays, RECENT_MS};
 use crate::sweep::guards::NameRules;
-use crate::sweep::refs::References;
+use crate::sweep::refs::{Held, References};
 use crate::sweep::survey::{OwnSigns, Survey};
 use crate::sweep::{Interruption, Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
 
-/// `delta.deletedFileRetentionDuration` of tables that do not set it.
-const DEFAULT_RETENTION_MS: i64 = 7 * 86_400_000;
+const DAY_MS: i64 = 86_400_000;
 const RETENTION: &str = "delta.deletedFileRetentionDuration";
+/// Of tables that do not set it.
+const DEFAULT_RETENTION_MS: i64 = 7 * DAY_MS;
+const LOG_RETENTION: &str = "delta.logRetentionDuration";
+const DEFAULT_LOG_RETENTION_MS: i64 = 30 * DAY_MS;
 /// Tries at the head's item, which commits write as well.
 const FENCE_TRIES: u32 = 5;
 /// Commits held in memory when change files are looked for.
 const COMMITS_AT_ONCE: usize = 64;
+/// Newest commits whose files' ages show how long commits take.
+const DELAY_COMMITS: usize = 16;
+/// Operations whose files are older than their commits, and rightly so.
+const RE_ADDING: [&str; 3] = ["RESTORE", "CLONE", "CONVERT"];
+/// Where UniForm keeps the Iceberg side of a table.
+const UNIFORM_DIR: &str = "metadata";
+/// Metadata files of UniForm that are opened once it is switched off; with more than these nothing there goes.
+const UNIFORM_MAX: usize = 200;
+/// What UniForm writes into every metadata file.
+const UNIFORM_MARK: &str = "delta-version";
 
-/// References of a Delta table: live files, tombstones within the retention, and what undecided commits name.
+/// References of a Delta table: live files, tombstones within the retention, vectors, and what commits name that are not
+/// decided, or were not long ago.
 pub struct DeltaSource<'a> {
     ports: &'a Ports,
     directory: &'a dyn TableDirectory,
     entry: TableEntry,
+    role: Role,
     root: Location,
     run_id: String,
-    /// The optimizer's retention; tombstones are kept for the longer one.
+    /// The optimizer's retention.
     asked_retention_ms: i64,
+    /// Least retention of tombstones.
+    least_retention_ms: i64,
     now_ms: i64,
+    gives_up: bool,
     state: Option<State>,
+    /// Staged commits whose files are among the references.
+    added: HashSet<(ObjectKey, ETag)>,
+    delays: Delays,
+    /// Whether `metadata/` holds what UniForm left, and nothing else.
+    has_old_uniform: bool,
     /// Name under which a fence was put.
     fence: Option<String>,
 }
@@ -49,6 +75,11 @@ struct State {
     /// ETag of that version's commit file: whether the log is still the same one.
     etag: ETag,
     retention_ms: i64,
+    log_retention_ms: i64,
+    /// Version of the newest checkpoint.
+    checkpoint: Version,
+    has_iceberg: bool,
+    has_hudi: bool,
     partition_names: BTreeSet<String>,
 }
 
@@ -103,9 +134,7 @@ impl<'a> DeltaSource<'a> {
         ports: &'a Ports,
         directory: &'a dyn TableDirectory,
         entry: &TableEntry,
-        run_id: &str,
-        asked_retention_ms: i64,
-        now_ms: i64,
+        context: SourceContext<'_>,
     ) -> Result<Self, Refusal> {
         let root = entry
             .location
@@ -115,11 +144,17 @@ impl<'a> DeltaSource<'a> {
             ports,
             directory,
             entry: entry.clone(),
+            role: context.role,
             root,
-            run_id: run_id.to_owned(),
-            asked_retention_ms,
-            now_ms,
+            run_id: context.run_id.to_owned(),
+            asked_retention_ms: context.retention_ms,
+            least_retention_ms: context.least_retention_ms,
+            now_ms: context.now_ms,
+            gives_up: context.gives_up,
             state: None,
+            added: HashSet::new(),
+            delays: Delays::default(),
+            has_old_uniform: false,
             fence: None,
         })
     }
@@ -137,55 +172,176 @@ impl<'a> DeltaSource<'a> {
     }
 
     /// Files of commits that are not decided. Read before the log: what is decided in between is then found there.
-    async fn add_pending(&self, references: &mut References) -> Result<(), SweepError> {
-        let (items, objects) = (self.ports.items.as_ref(), self.ports.objects.as_ref());
-        let open = proposals::open(items, objects, self.ports.clock.as_ref(), &self.root).await?;
-        for proposal in open {
-            references.add_pending(&proposal.bytes_at);
-            match proposal.files {
-                NamedFiles::Known(files) => files.iter().for_each(|at| references.add_pending(at)),
-                NamedFiles::Unknown { reason } => {
-                    let detail = format!(
-                        "the staged commit {} has no verdict and cannot be read ({reason}): it may name any file",
-                        proposal.bytes_at
-                    );
-                    return Err(Refusal::new(RefusalReason::PendingUnreadable, detail).into());
-                }
+    async fn add_pending(&mut self, references: &mut References) -> Result<Vec<StagedCommit>, SweepError> {
+        let staged = staged_commits(self.ports, &self.root).await?;
+        for one in staged.iter().filter(|one| one.standing == Standing::Open) {
+            let named = self.add_staged(one, references).await?;
+            // It is given its final verdict before anything is deleted, and then nothing that it names matters.
+            if one.is_abandoned(self.now_ms, self.longest_retention_ms()) {
+                continue;
+            }
+            if let Err(why) = named {
+                let detail = format!(
+                    "the staged commit {} has no verdict and cannot be read ({why}): it may name any file; let it be \
+                     judged, or remove it",
+                    one.at
+                );
+                return Err(Refusal::new(RefusalReason::PendingUnreadable, detail).into());
+            }
+        }
+        references.seal();
+        Ok(staged)
+    }
+
+    /// Adds a staged commit and the files that it names, once; the inner error says why they cannot be told.
+    async fn add_staged(
+        &mut self,
+        one: &StagedCommit,
+        references: &mut References,
+    ) -> Result<Result<(), String>, SweepError> {
+        references.add_pending(&one.at);
+        let mark = (one.at.clone(), one.etag.clone());
+        if self.added.contains(&mark) {
+            return Ok(Ok(()));
+        }
+        match named_files(self.ports, &self.root, &one.at).await? {
+            NamedFiles::Unknown(why) => Ok(Err(why)),
+            NamedFiles::Known(files) => {
+                files.iter().for_each(|at| references.add_pending(at));
+                self.added.insert(mark);
+                Ok(Ok(()))
+            }
+        }
+    }
+
+    fn longest_retention_ms(&self) -> i64 {
+        self.retention_ms().max(self.asked_retention_ms)
+    }
+
+    /// Ends what nobody decided on. One that somebody decides on at this very moment stops the run if it cannot be read:
+    /// the next one knows its verdict.
+    async fn end_abandoned(&self, staged: &[StagedCommit]) -> Result<(), SweepError> {
+        let abandoned = staged.iter().filter(|one| one.is_abandoned(self.now_ms, self.longest_retention_ms()));
+        for one in abandoned {
+            if self.gives_up && !expire(self.ports, &self.root, one).await? {
+                return Err(Interruption::Contended("a staged commit").into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A writer whose commit was refused may try again with the same files, so they stay one retention longer.
+    async fn add_refused(&mut self, staged: &[StagedCommit], references: &mut References) -> Result<(), SweepError> {
+        let retention_ms = self.longest_retention_ms();
+        for one in staged {
+            let Standing::Over { since_ms } = one.standing else { continue };
+            if since_ms >= self.now_ms.saturating_sub(retention_ms) {
+                // What cannot be read was refused for that; its files are as old as they are.
+                let _unreadable = self.add_staged(one, references).await?;
             }
         }
         references.seal();
         Ok(())
     }
 
+    /// Staged objects that nobody needs any more: refused one retention ago, or published and below a checkpoint since
+    /// longer than the log is kept.
+    fn is_left_over(&self, one: &StagedCommit) -> bool {
+        let Some(state) = &self.state else { return false };
+        let is_older = |since_ms: i64, age_ms: i64| since_ms < self.now_ms.saturating_sub(age_ms);
+        match one.standing {
+            Standing::Open => false,
+            Standing::Over { since_ms } => is_older(since_ms, state.retention_ms.max(self.asked_retention_ms)),
+            Standing::Committed { version, since_ms } => {
+                version <= state.version && version <= state.checkpoint && is_older(since_ms, state.log_retention_ms)
+            }
+        }
+    }
+
     async fn list(&self, from: Option<Version>) -> Result<LogListing, SweepError> {
         Ok(list_log(self.ports.objects.as_ref(), &self.root, from).await?)
     }
 
-    fn check_snapshot(&self, snapshot: &Snapshot) -> Result<i64, Refusal> {
-        check_table(&snapshot.protocol, &snapshot.metadata)?;
-        let vectors = snapshot.live.values().map(|add| &add.deletion_vector);
-        let removed = snapshot.tombstones.values().map(|remove| &remove.deletion_vector);
-        check_no_vectors(vectors.chain(removed))?;
-        match snapshot.metadata.property(RETENTION) {
-            None => Ok(DEFAULT_RETENTION_MS),
+    fn duration_ms(&self, metadata: &Metadata, property: &str, default_ms: i64) -> Result<i64, Refusal> {
+        match metadata.property(property) {
+            None => Ok(default_ms),
             Some(text) => {
-                interval::parse_ms(text).ok_or_else(|| unsupported(format!("{RETENTION} = `{text}` is not understood")))
+                interval::parse_ms(text).ok_or_else(|| unsupported(format!("{property} = `{text}` is not understood")))
             }
         }
     }
 
-    fn add_snapshot(&self, snapshot: &Snapshot, retention_ms: i64, references: &mut References) {
-        for (key, add) in &snapshot.live {
-            add_path(&self.root, &key.at, &add.path, references);
+    fn check_snapshot(&self, snapshot: &Snapshot, listing: &LogListing) -> Result<State, Refusal> {
+        check_table(&snapshot.protocol)?;
+        let etag = listing.commit(snapshot.version).map(|entry| entry.etag.clone()).ok_or_else(|| {
+            let detail = format!("commit {} is missing from the log of {}", snapshot.version, self.entry);
+            Refusal::new(RefusalReason::MetadataIncomplete, detail)
+        })?;
+        let checkpoint = listing.entries.iter().filter_map(|entry| match entry.name {
+            LogName::ClassicCheckpoint(version)
+            | LogName::MultiPartCheckpoint { version, .. }
+            | LogName::V2Checkpoint { version, .. } => Some(version),
+            _ => None,
+        });
+        let metadata = &snapshot.metadata;
+        let retention_ms = self.duration_ms(metadata, RETENTION, DEFAULT_RETENTION_MS)?;
+        Ok(State {
+            version: snapshot.version,
+            etag,
+            retention_ms: retention_ms.max(self.least_retention_ms),
+            log_retention_ms: self.duration_ms(metadata, LOG_RETENTION, DEFAULT_LOG_RETENTION_MS)?,
+            checkpoint: checkpoint.max().unwrap_or(Version::NONE),
+            has_iceberg: is_in_format(metadata, "iceberg"),
+            has_hudi: is_in_format(metadata, "hudi"),
+            partition_names: metadata.partition_columns.iter().cloned().collect(),
+        })
+    }
+
+    fn add_snapshot(&self, snapshot: &Snapshot, retention_ms: i64, references: &mut References) -> Result<(), Refusal> {
+        let add = |path: &str, vector, references: &mut References| -> Result<(), Refusal> {
+            let files = files_of_path(&self.root, path, vector).map_err(|why| self.unresolved(&why))?;
+            files.iter().for_each(|at| references.add_content(at));
+            Ok(())
+        };
+        for file in snapshot.live.values() {
+            add(&file.path, file.deletion_vector.as_ref(), references)?;
         }
-        let cut_off_ms = self.now_ms.saturating_sub(retention_ms.max(self.asked_retention_ms));
-        for (key, remove) in &snapshot.tombstones {
+        let cut_off_ms = self.now_ms.saturating_sub(retention_ms);
+        for remove in snapshot.tombstones.values() {
             // Without a date it counts as long expired, as for every reader of the log.
             if remove.deletion_timestamp.unwrap_or(0) >= cut_off_ms {
-                add_path(&self.root, &key.at, &remove.path, references);
+                add(&remove.path, remove.deletion_vector.as_ref(), references)?;
             }
         }
         references.seal();
+        Ok(())
+    }
+
+    fn unresolved(&self, why: &str) -> Refusal {
+        Refusal::new(RefusalReason::UnresolvedPath, format!("the log of {}: {why}", self.entry))
+    }
+
+    /// How old files were when the newest commits added them.
+    async fn measure(&mut self, listing: &LogListing) -> Result<(), SweepError> {
+        if self.role == Role::Other {
+            return Ok(());
+        }
+        let recent_ms = self.now_ms.saturating_sub(RECENT_MS);
+        let recent = listing.commits().filter(|(_, entry)| entry.last_modified_ms >= recent_ms);
+        let mut recent: Vec<Version> = recent.map(|(version, _)| version).collect();
+        let newest = recent.split_off(recent.len().saturating_sub(DELAY_COMMITS));
+        for commit in read_commits(self.ports.objects.as_ref(), &self.root, newest).await? {
+            // They add files that were committed before, here or elsewhere.
+            if commit.actions.operation().is_some_and(|operation| RE_ADDING.contains(&operation)) {
+                continue;
+            }
+            for add in commit.actions.adds.iter().filter(|add| add.data_change) {
+                if let Ok(files) = files_of_path(&self.root, &add.path, None) {
+                    files.iter().for_each(|at| self.delays.expect(at, commit.last_modified_ms, self.now_ms));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Files of the change feed are in no snapshot. Those of commits within the retention stay, also where a commit was
@@ -205,19 +361,13 @@ impl<'a> DeltaSource<'a> {
         let recent: Vec<Version> = recent.map(|(version, _)| version).collect();
         for versions in recent.chunks(COMMITS_AT_ONCE) {
             for commit in read_commits(self.ports.objects.as_ref(), &self.root, versions.to_vec()).await? {
-                self.add_cdc(commit.version, &commit.actions, references)?;
+                for cdc in &commit.actions.cdc {
+                    let files = files_of_path(&self.root, &cdc.path, None).map_err(|why| self.unresolved(&why))?;
+                    files.iter().for_each(|at| references.add(at));
+                }
             }
         }
         references.seal();
-        Ok(())
-    }
-
-    fn add_cdc(&self, version: Version, actions: &Actions, references: &mut References) -> Result<(), SweepError> {
-        for cdc in &actions.cdc {
-            let at = resolve(&self.root, &cdc.path, Reach::Anywhere);
-            let at = at.map_err(|error| SnapshotError::Path { version, error })?;
-            add_path(&self.root, &at, &cdc.path, references);
-        }
         Ok(())
     }
 
@@ -244,7 +394,7 @@ impl<'a> DeltaSource<'a> {
         let Some((version, etag)) = news.last().cloned() else { return Ok(()) };
         let versions = news.into_iter().map(|(version, _)| version).collect();
         for commit in read_commits(self.ports.objects.as_ref(), &self.root, versions).await? {
-            self.add_commit(commit.version, &commit.actions, references)?;
+            self.add_commit(&commit.actions, references)?;
         }
         references.seal();
         if let Some(state) = &mut self.state {
@@ -253,60 +403,44 @@ impl<'a> DeltaSource<'a> {
         Ok(())
     }
 
-    fn add_commit(&self, version: Version, actions: &Actions, references: &mut References) -> Result<(), SweepError> {
+    fn add_commit(&self, actions: &Actions, references: &mut References) -> Result<(), SweepError> {
         if actions.protocol.is_some() || actions.metadata.is_some() {
             return Err(Interruption::Changed("the table's metadata").into());
         }
-        check_no_vectors(actions.adds.iter().map(|add| &add.deletion_vector))?;
-        let path = |error| SnapshotError::Path { version, error };
-        for add in &actions.adds {
-            let key = crate::delta::snapshot::key_of_add(&self.root, add).map_err(path)?;
-            add_path(&self.root, &key.at, &add.path, references);
-        }
         // What was removed just now was live before or within the retention: it is held already, or here.
-        for remove in &actions.removes {
-            let key = crate::delta::snapshot::key_of_remove(&self.root, remove).map_err(path)?;
-            add_path(&self.root, &key.at, &remove.path, references);
+        let files = files_of_actions(&self.root, actions).map_err(|why| self.unresolved(&why))?;
+        files.iter().for_each(|at| references.add(at));
+        Ok(())
+    }
+
+    /// Metadata files of a UniForm that was switched off: when all of them are such, what lies beside them is ours.
+    async fn examine_uniform(
+        &mut self,
+        survey: &Survey,
+        references: &References,
+    ) -> Result<HashSet<ObjectKey>, SweepError> {
+        let folder = format!("{}{UNIFORM_DIR}", self.root.key_prefix());
+        let in_folder = |at: &ObjectKey| at.key.rsplit_once('/').is_some_and(|(parent, _)| parent == folder);
+        let files: Vec<&ObjectKey> =
+            survey.metadata_files.iter().map(|file| &file.at).filter(|at| in_folder(at)).collect();
+        if files.is_empty() || files.len() > UNIFORM_MAX {
+            return Ok(HashSet::new());
         }
-        self.add_cdc(version, actions, references)
-    }
-}
-
-/// Refuses what this version cannot follow completely; reader and writer features both count.
-fn check_table(protocol: &Protocol, metadata: &Metadata) -> Result<(), Refusal> {
-    check_protocol(protocol).map_err(|error| unsupported(error.to_string()))?;
-    if is_catalog_managed(protocol) {
-        return Err(unsupported("commits of the table are ratified by its catalog, so the log alone does not tell"));
-    }
-    if has_deletion_vectors_on(protocol, metadata) {
-        return Err(unsupported("the table writes deletion vectors, whose files are not followed yet"));
-    }
-    let formats = metadata.property("delta.universalFormat.enabledFormats").unwrap_or_default();
-    if !formats.trim().is_empty() {
-        return Err(unsupported(format!("the table is also written as {formats} (UniForm)")));
-    }
-    Ok(())
-}
-
-fn check_no_vectors<'v>(mut vectors: impl Iterator<Item = &'v Option<DeletionVector>>) -> Result<(), Refusal> {
-    match vectors.find_map(Option::as_ref) {
-        None => Ok(()),
-        Some(vector) => Err(unsupported(format!(
-            "a file has a deletion vector ({}{}), and files of vectors are not followed yet",
-            vector.storage_type, vector.path_or_inline_dv
-        ))),
-    }
-}
-
-/// A path is decoded exactly once; some old writers did not encode, so the raw reading counts as well.
-fn add_path(root: &Location, decoded: &ObjectKey, path: &str, references: &mut References) {
-    references.add(decoded);
-    let raw = match split_uri(path) {
-        Ok((bucket, key)) => ObjectKey::new(bucket, key),
-        Err(_) => root.object(path),
-    };
-    if raw != *decoded {
-        references.add(&raw);
+        let mut proved = HashSet::new();
+        for at in files {
+            match load_metadata(self.ports.objects.as_ref(), at).await {
+                Ok(metadata) if metadata.properties.contains_key(UNIFORM_MARK) => {
+                    if references.held(at) == Held::No {
+                        proved.insert(at.clone());
+                    }
+                }
+                Err(IcebergError::Store(error)) => return Err(error.into()),
+                // Somebody else's, or nobody can tell: a root of its own.
+                Ok(_) | Err(_) => return Ok(HashSet::new()),
+            }
+        }
+        self.has_old_uniform = true;
+        Ok(proved)
     }
 }
 
@@ -314,32 +448,43 @@ fn add_path(root: &Location, decoded: &ObjectKey, path: &str, references: &mut R
 impl ReferenceSource for DeltaSource<'_> {
     async fn load(&mut self, references: &mut References) -> Result<(), SweepError> {
         self.check_entry().await?;
-        self.add_pending(references).await?;
+        let staged = self.add_pending(references).await?;
         let listing = self.list(None).await?;
         let snapshot = load_listed(self.ports.objects.as_ref(), &self.root, &listing, None).await?;
-        let retention_ms = self.check_snapshot(&snapshot)?;
-        self.add_snapshot(&snapshot, retention_ms, references);
-        self.add_change_files(&listing, &snapshot, retention_ms, references).await?;
-        let etag = listing.commit(snapshot.version).map(|entry| entry.etag.clone()).ok_or_else(|| {
-            let detail = format!("commit {} is missing from the log of {}", snapshot.version, self.entry);
-            Refusal::new(RefusalReason::MetadataIncomplete, detail)
-        })?;
-        let partition_names = snapshot.metadata.partition_columns.iter().cloned().collect();
-        self.state = Some(State { version: snapshot.version, etag, retention_ms, partition_names });
-        Ok(())
+        let state = self.check_snapshot(&snapshot, &listing)?;
+        self.add_snapshot(&snapshot, state.retention_ms, references)?;
+        self.add_change_files(&listing, &snapshot, state.retention_ms, references).await?;
+        self.measure(&listing).await?;
+        self.state = Some(state);
+        self.end_abandoned(&staged).await?;
+        self.add_refused(&staged, references).await
     }
 
     async fn refresh(&mut self, moment: Moment, references: &mut References) -> Result<(), SweepError> {
         if moment == Moment::Deleting {
             self.check_entry().await?;
-            self.add_pending(references).await?;
+            let staged = self.add_pending(references).await?;
+            self.add_refused(&staged, references).await?;
         }
         self.add_new_commits(references).await
     }
 
-    /// Everything in `_delta_log` is reserved, so there are no strays to look at.
-    async fn examine(&mut self, _: &Survey, _: &mut References) -> Result<HashSet<ObjectKey>, SweepError> {
-        Ok(HashSet::new())
+    /// Everything in `_delta_log` is reserved but what staged commits leave behind.
+    async fn examine(
+        &mut self,
+        survey: &Survey,
+        references: &mut References,
+    ) -> Result<HashSet<ObjectKey>, SweepError> {
+        let mut proved = HashSet::new();
+        for one in staged_commits(self.ports, &self.root).await? {
+            if self.is_left_over(&one) {
+                proved.insert(one.at);
+            }
+        }
+        if self.state.as_ref().is_some_and(|state| !state.has_iceberg) {
+            proved.extend(self.examine_uniform(survey, references).await?);
+        }
+        Ok(proved)
     }
 
     fn pointer(&self) -> String {
@@ -347,19 +492,55 @@ impl ReferenceSource for DeltaSource<'_> {
         format!("{} version {version}", self.root)
     }
 
+    fn mark(&self) -> String {
+        self.state.as_ref().map_or(String::new(), |state| format!("{} {}", state.version.0, state.etag.0))
+    }
+
+    async fn is_still(&self, mark: &str) -> Result<bool, SweepError> {
+        let Some((version, etag)) = mark.split_once(' ') else { return Ok(false) };
+        let Ok(version) = version.parse().map(Version) else { return Ok(false) };
+        // A proposal may name files long before it is in the log.
+        let staged = staged_commits(self.ports, &self.root).await?;
+        if staged.iter().any(|one| one.standing == Standing::Open) {
+            return Ok(false);
+        }
+        let listing = self.list(Some(version)).await?;
+        Ok(listing.latest() == version && listing.commit(version).is_some_and(|entry| entry.etag.0 == etag))
+    }
+
+    fn declared(&self) -> BTreeSet<Location> {
+        BTreeSet::new()
+    }
+
+    fn take_delays(&mut self) -> Delays {
+        std::mem::take(&mut self.delays)
+    }
+
     fn home(&self) -> Result<Location, Refusal> {
         Ok(self.root.clone())
     }
 
     fn names(&self) -> NameRules {
+        let state = self.state.as_ref();
         NameRules::Delta {
             root: self.root.clone(),
-            partition_names: self.state.as_ref().map(|state| state.partition_names.clone()).unwrap_or_default(),
+            partition_names: state.map(|state| state.partition_names.clone()).unwrap_or_default(),
+            kept_folder: state.filter(|state| state.has_iceberg).map(|_| UNIFORM_DIR),
+            swept_folder: self.has_old_uniform.then_some(UNIFORM_DIR),
         }
     }
 
     fn own_signs(&self) -> OwnSigns {
-        OwnSigns { delta_root: Some(self.root.prefix.clone()), metadata_folders: BTreeSet::new() }
+        let root = BTreeSet::from([self.root.prefix.clone()]);
+        let has = |test: fn(&State) -> bool| self.state.as_ref().is_some_and(test);
+        let mut signs = OwnSigns { delta_roots: root.clone(), ..OwnSigns::default() };
+        if self.has_old_uniform || has(|state| state.has_iceberg) {
+            signs.metadata_folders.insert(format!("{}{UNIFORM_DIR}", self.root.key_prefix()));
+        }
+        if has(|state| state.has_hudi) {
+            signs.hoodie_roots = root;
+        }
+        signs
     }
 
     fn retention_ms(&self) -> i64 {

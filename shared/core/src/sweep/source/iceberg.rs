@@ -1,12 +1,16 @@
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use async_trait::async_trait;
 
-use super::{Moment, ReferenceSource};
-use crate::iceberg::{IcebergError, Reachable, TableMetadata, load_metadata};
+use super::{Moment, ReferenceSource, Role, SourceContext};
+use crate::iceberg::{
+    FlinkCommit, IcebergError, ManifestRef, Named, Reachable, TableMetadata, load_manifest, load_metadata,
+};
 use crate::location::Location;
 use crate::ports::Ports;
-use crate::store::ObjectKey;
+use crate::store::{ObjectKey, list_every};
+use crate::sweep::delays::Delays;
+use crate::sweep::flink::TempManifest;
 use crate::sweep::guards::NameRules;
 use crate::sweep::refs::{Held, References};
 use crate::sweep::survey::{MetadataFile, OwnSigns, Survey};
@@ -20,15 +24,21 @@ const LOADS_MAX: usize = 4;
 const CLOCK_SKEW_MS: i64 = 60_000;
 /// Properties that say where data lies; the later ones are deprecated names.
 const DATA_PATHS: [&str; 3] = ["write.data.path", "write.object-storage.path", "write.folder-storage.path"];
+const METADATA_PATH: &str = "write.metadata.path";
+/// Where Flink's sink keeps manifests of checkpoints, if not in the metadata folder.
+const FLINK_PATH: &str = "flink.manifests.location";
 
 /// References of an Iceberg table, from the catalog's pointer.
 pub struct IcebergSource<'a> {
     ports: &'a Ports,
     directory: &'a dyn TableDirectory,
     entry: TableEntry,
+    role: Role,
+    now_ms: i64,
     pointer: ObjectKey,
     metadata: Option<TableMetadata>,
     reachable: Reachable,
+    delays: Delays,
     data_folders: BTreeSet<Location>,
     metadata_folders: BTreeSet<Location>,
     partition_names: BTreeSet<String>,
@@ -41,14 +51,23 @@ impl std::fmt::Debug for IcebergSource<'_> {
 }
 
 impl<'a> IcebergSource<'a> {
-    pub fn new(ports: &'a Ports, directory: &'a dyn TableDirectory, entry: &TableEntry, pointer: ObjectKey) -> Self {
+    pub fn new(
+        ports: &'a Ports,
+        directory: &'a dyn TableDirectory,
+        entry: &TableEntry,
+        pointer: ObjectKey,
+        context: SourceContext<'_>,
+    ) -> Self {
         Self {
             ports,
             directory,
             entry: entry.clone(),
+            role: context.role,
+            now_ms: context.now_ms,
             pointer,
             metadata: None,
             reachable: Reachable::default(),
+            delays: Delays::default(),
             data_folders: BTreeSet::new(),
             metadata_folders: BTreeSet::new(),
             partition_names: BTreeSet::new(),
@@ -75,11 +94,26 @@ impl<'a> IcebergSource<'a> {
     async fn add_state(&mut self, pointer: ObjectKey, references: &mut References) -> Result<(), SweepError> {
         let objects = self.ports.objects.as_ref();
         let metadata = load_metadata(objects, &pointer).await?;
-        metadata.check_gc_enabled()?;
+        if self.role == Role::Own {
+            metadata.check_gc_enabled()?;
+        }
         if let Some(before) = &self.metadata {
             check_successor(before, &metadata, &pointer)?;
         }
-        let mut sink = |at: &ObjectKey| references.add(at);
+        let committed_ms: BTreeMap<i64, i64> =
+            metadata.snapshots.iter().map(|snapshot| (snapshot.id, snapshot.timestamp_ms)).collect();
+        let (delays, now_ms, role) = (&mut self.delays, self.now_ms, self.role);
+        let mut sink = |named: Named<'_>| match named {
+            Named::Metadata(at) => references.add(at),
+            Named::Content { at, added_by } => {
+                references.add_content(at);
+                if role == Role::Own
+                    && let Some(committed_ms) = added_by.and_then(|id| committed_ms.get(&id))
+                {
+                    delays.expect(at, *committed_ms, now_ms);
+                }
+            }
+        };
         self.reachable.walk(objects, &pointer, &metadata, &mut sink).await?;
         references.seal();
         self.learn_folders(&pointer, &metadata);
@@ -98,7 +132,7 @@ impl<'a> IcebergSource<'a> {
         }
         let property = |name: &str| metadata.properties.get(name).and_then(|uri| Location::parse(uri).ok());
         self.data_folders.extend(DATA_PATHS.iter().filter_map(|name| property(name)));
-        self.metadata_folders.extend(property("write.metadata.path"));
+        self.metadata_folders.extend(property(METADATA_PATH));
         self.metadata_folders.extend(folder_of(pointer));
         self.metadata_folders.extend(metadata.files.iter().filter(|at| is_metadata(at)).filter_map(folder_of));
         self.partition_names.extend(metadata.partition_names.iter().cloned());
@@ -136,10 +170,53 @@ impl<'a> IcebergSource<'a> {
             return Ok(true);
         }
         // A commit between its metadata file and the catalog, or a second registration: a root of its own.
-        let mut sink = |at: &ObjectKey| references.add_pending(at);
+        let mut sink = |named: Named<'_>| references.add_pending(named.at());
         self.reachable.walk(objects, &stray.at, &metadata, &mut sink).await?;
         references.seal();
         Ok(false)
+    }
+}
+
+impl IcebergSource<'_> {
+    /// Manifests of Flink's checkpoints that are not committed, and every file they name.
+    async fn examine_flink(&self, survey: &Survey, references: &mut References) -> Result<(), SweepError> {
+        let Some(metadata) = &self.metadata else { return Ok(()) };
+        let mut found = survey.temp_manifests.clone();
+        let elsewhere = metadata.properties.get(FLINK_PATH).and_then(|uri| Location::parse(uri).ok());
+        let is_elsewhere = |folder: &Location| !self.entry.location.as_ref().is_some_and(|home| home.contains(folder));
+        if let Some(folder) = elsewhere.filter(is_elsewhere) {
+            for object in list_every(self.ports.objects.as_ref(), &folder.bucket, &folder.key_prefix()).await? {
+                let at = ObjectKey::new(folder.bucket.clone(), object.key);
+                found.push(MetadataFile { at, last_modified_ms: object.last_modified_ms });
+            }
+        }
+        let commits: Vec<FlinkCommit> =
+            metadata.snapshots.iter().filter_map(|snapshot| snapshot.flink.clone()).collect();
+        for file in found {
+            let name = file.at.key.rsplit('/').next().unwrap_or_default();
+            let age_ms = self.now_ms.saturating_sub(file.last_modified_ms);
+            let is_pending = TempManifest::parse(name).is_some_and(|manifest| manifest.is_pending(&commits, age_ms));
+            if is_pending && references.held(&file.at) != Held::Referenced {
+                self.add_temp_manifest(&file.at, references).await?;
+            }
+        }
+        references.seal();
+        Ok(())
+    }
+
+    async fn add_temp_manifest(&self, at: &ObjectKey, references: &mut References) -> Result<(), SweepError> {
+        references.add_pending(at);
+        match load_manifest(self.ports.objects.as_ref(), ManifestRef::bare(at.clone())).await {
+            Ok(entries) => entries.iter().for_each(|entry| references.add_pending(&entry.at)),
+            // Committed or given up since the listing.
+            Err(IcebergError::Missing { .. }) => {}
+            Err(IcebergError::Store(error)) => return Err(error.into()),
+            Err(error) => {
+                let detail = format!("a checkpoint that Flink may still commit cannot be read: {error}");
+                return Err(Refusal::new(RefusalReason::PendingUnreadable, detail).into());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -213,6 +290,7 @@ impl ReferenceSource for IcebergSource<'_> {
             .cloned()
             .collect();
         strays.sort_by_key(|stray| std::cmp::Reverse(stray.last_modified_ms));
+        self.examine_flink(survey, references).await?;
         let mut proved = HashSet::new();
         for stray in strays.into_iter().take(STRAYS_MAX) {
             if self.examine_one(&stray, references).await? {
@@ -224,6 +302,22 @@ impl ReferenceSource for IcebergSource<'_> {
 
     fn pointer(&self) -> String {
         self.pointer.to_string()
+    }
+
+    fn mark(&self) -> String {
+        self.pointer.to_string()
+    }
+
+    async fn is_still(&self, mark: &str) -> Result<bool, SweepError> {
+        Ok(self.pointer.to_string() == mark)
+    }
+
+    fn declared(&self) -> BTreeSet<Location> {
+        self.data_folders.union(&self.metadata_folders).cloned().collect()
+    }
+
+    fn take_delays(&mut self) -> Delays {
+        std::mem::take(&mut self.delays)
     }
 
     fn home(&self) -> Result<Location, Refusal> {
@@ -241,7 +335,7 @@ impl ReferenceSource for IcebergSource<'_> {
 
     fn own_signs(&self) -> OwnSigns {
         let folders = self.metadata_folders.iter().map(|folder| folder.prefix.clone()).collect();
-        OwnSigns { delta_root: None, metadata_folders: folders }
+        OwnSigns { metadata_folders: folders, ..OwnSigns::default() }
     }
 
     fn retention_ms(&self) -> i64 {

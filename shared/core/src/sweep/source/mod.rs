@@ -1,16 +1,23 @@
 //! Where references come from: one implementation per table format.
 
 mod delta;
+mod features;
 mod iceberg;
 mod interval;
+mod staged;
+mod vectors;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use async_trait::async_trait;
 
 pub use delta::DeltaSource;
 pub use iceberg::IcebergSource;
 
+#[cfg(test)]
+pub(in crate::sweep) use staged::files_of_path;
+
+use super::delays::Delays;
 use super::guards::NameRules;
 use super::refs::References;
 use super::survey::{OwnSigns, Survey};
@@ -47,6 +54,18 @@ pub trait ReferenceSource: Send + Sync {
     /// What was read last: a metadata file or a version.
     fn pointer(&self) -> String;
 
+    /// What was read last, such that [`ReferenceSource::is_still`] can tell whether it is so still.
+    fn mark(&self) -> String;
+
+    /// Whether the table names what it named when it had this mark, as far as one look can tell. Needs no `load`.
+    async fn is_still(&self, mark: &str) -> Result<bool, SweepError>;
+
+    /// Where the table says that it writes, or has said so.
+    fn declared(&self) -> BTreeSet<Location>;
+
+    /// When the newest commits added files; of the swept table only.
+    fn take_delays(&mut self) -> Delays;
+
     /// Where the table itself says that it lies.
     fn home(&self) -> Result<Location, Refusal>;
 
@@ -64,12 +83,26 @@ pub trait ReferenceSource: Send + Sync {
     async fn clear_fence(&mut self) -> Result<(), SweepError>;
 }
 
+/// Whose references are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Of the table that is swept.
+    Own,
+    /// Of another one that may need files here: whether it may be cleaned itself does not matter.
+    Other,
+}
+
 /// What sources need to know of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceContext<'r> {
+    pub role: Role,
     pub run_id: &'r str,
     /// The optimizer's retention.
     pub retention_ms: i64,
+    /// Whether staged commits that nobody decided on may be given up: runs that delete do.
+    pub gives_up: bool,
+    /// No retention is shorter, whatever a table says.
+    pub least_retention_ms: i64,
     /// Ages are counted to this moment.
     pub now_ms: i64,
 }
@@ -82,11 +115,8 @@ pub fn source_for<'a>(
     context: SourceContext<'_>,
 ) -> Result<Box<dyn ReferenceSource + 'a>, Refusal> {
     match entry.format()? {
-        TableFormat::Iceberg { pointer } => Ok(Box::new(IcebergSource::new(ports, directory, entry, pointer))),
-        TableFormat::Delta => {
-            let SourceContext { run_id, retention_ms, now_ms } = context;
-            Ok(Box::new(DeltaSource::new(ports, directory, entry, run_id, retention_ms, now_ms)?))
-        }
+        TableFormat::Iceberg { pointer } => Ok(Box::new(IcebergSource::new(ports, directory, entry, pointer, context))),
+        TableFormat::Delta => Ok(Box::new(DeltaSource::new(ports, directory, entry, context)?)),
         TableFormat::Other => Err(Refusal::new(
             RefusalReason::UnsupportedTable,
             format!("{entry} is neither an Iceberg nor a Delta table: which files it needs is not recorded anywhere"),

@@ -1,10 +1,18 @@
 //! Sweeps of whole tables in memory.
 
+mod audited;
+mod comparing;
 mod delta;
+mod elsewhere;
+mod fixtures;
 mod guards;
 mod interleaving;
+mod leases;
 mod optimizers;
+mod pending;
 mod planner;
+mod random;
 mod refusals;
 mod runs;
 mod scopes;
+mod sightings;

@@ -53,7 +53,7 @@ async fn create_get_update_delete() {
     optimizer::update(app, directory, with(defaults)).await.unwrap();
     let item = items::OptimizerItem::load(app.ports.items.as_ref(), "id-t").await.unwrap().unwrap();
     assert_eq!(item.created_at_ms, created_ms);
-    assert_eq!((item.config.retention_days, item.config.run_rate_hours, item.config.location), (3, 24, None));
+    assert_eq!((item.config.retention_hours, item.config.run_rate_hours, item.config.location), (72, 24, None));
     assert!(!item.config.enabled);
     optimizer::delete(app, directory, target()).await.unwrap();
     for result in [

@@ -35,7 +35,7 @@ async fn metadata_that_forbids_or_hides() {
         (RefusalReason::LocationMismatch, |m| m["location"] = json!("s3://lake/wh/elsewhere")),
         (RefusalReason::UnresolvedPath, |m| m["location"] = json!("/wh/t")),
         (RefusalReason::GcDisabled, |m| m["properties"]["gc.enabled"] = json!("false")),
-        (RefusalReason::UnknownVersion, |m| m["format-version"] = json!(3)),
+        (RefusalReason::UnknownVersion, |m| m["format-version"] = json!(4)),
         (RefusalReason::Encrypted, |m| m["encryption-keys"] = json!([{"key-id": "k"}])),
         (RefusalReason::UnresolvedPath, |m| m["metadata-log"][0]["metadata-file"] = json!("metadata/x.metadata.json")),
         (RefusalReason::MetadataIncomplete, |m| {

@@ -1,4 +1,13 @@
-//! `metaData.schemaString`: JSON to a tree, with the rules that every Delta schema keeps.
+//! `metaData.schemaString`: JSON to a tree and back, with the rules that every Delta schema keeps.
+//!
+//! The tree loses nothing: members that are not known here, and the order of all members, come out as they went in.
+
+mod history;
+mod mapping;
+mod write;
+
+pub use history::{TYPE_CHANGES, TypeChange, TypeHistory, type_changes};
+pub use mapping::{COLUMN_ID, MappingMode, PHYSICAL_NAME, physical_names};
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,7 +15,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::json::{JsonError, parse_strict};
+use crate::delta::json::{JsonError, parse_strict};
 
 /// Types without parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +40,19 @@ pub enum Primitive {
 pub enum DataType {
     Primitive(Primitive),
     Struct(Vec<Field>),
-    Array { element: Box<DataType>, contains_null: bool },
-    Map { key: Box<DataType>, value: Box<DataType>, value_contains_null: bool },
+    Array {
+        element: Box<DataType>,
+        contains_null: bool,
+    },
+    Map {
+        key: Box<DataType>,
+        value: Box<DataType>,
+        value_contains_null: bool,
+    },
+    /// Semi-structured; in files a group of two binaries.
+    Variant,
+    /// Always null; has no values in files.
+    Void,
 }
 
 /// A column, or a field of a struct.
@@ -48,6 +68,8 @@ pub struct Field {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schema {
     pub fields: Vec<Field>,
+    /// The JSON that was read, for the members that the tree does not have.
+    written: Value,
 }
 
 /// A schema string is not a schema that we can enforce.
@@ -67,9 +89,19 @@ impl Schema {
     pub fn parse(text: &str) -> Result<Schema, SchemaError> {
         let value = parse_strict(text)?;
         match data_type(&value, "")? {
-            DataType::Struct(fields) => Ok(Schema { fields }),
+            DataType::Struct(fields) => Ok(Schema { fields, written: value }),
             _ => Err(SchemaError::Shape { path: String::new(), message: "is not a struct" }),
         }
+    }
+
+    /// A schema of these columns.
+    pub fn of(fields: Vec<Field>) -> Schema {
+        Schema { fields, written: Value::Null }
+    }
+
+    /// The schema as JSON; what was parsed comes out as it was, changed fields with their changes.
+    pub fn to_json(&self) -> Value {
+        write::struct_type(&self.fields, Some(&self.written))
     }
 
     /// A top-level column, by exact name.
@@ -92,6 +124,17 @@ impl Schema {
         self.walk().into_iter().find(|(_, field)| holds(&field.data_type, kind)).map(|(path, _)| path)
     }
 
+    /// Path of a variant column.
+    pub fn variant(&self) -> Option<String> {
+        let is_variant = |data_type: &DataType| any_part(data_type, &|part| *part == DataType::Variant);
+        self.walk().into_iter().find(|(_, field)| is_variant(&field.data_type)).map(|(path, _)| path)
+    }
+
+    /// Path of an array or a map that holds void, also below its structs.
+    pub fn void_in_collection(&self) -> Option<String> {
+        self.fields.iter().find_map(|field| void_below(&field.name, &field.data_type, false))
+    }
+
     /// All fields at any depth, with their dotted paths.
     pub fn walk(&self) -> Vec<(String, &Field)> {
         let mut found = Vec::new();
@@ -105,9 +148,34 @@ impl Schema {
 fn holds(data_type: &DataType, kind: &Primitive) -> bool {
     match data_type {
         DataType::Primitive(found) => found == kind,
+        DataType::Variant | DataType::Void => false,
         DataType::Struct(fields) => fields.iter().any(|field| holds(&field.data_type, kind)),
         DataType::Array { element, .. } => holds(element, kind),
         DataType::Map { key, value, .. } => holds(key, kind) || holds(value, kind),
+    }
+}
+
+/// Whether a type or a part of it (not below the fields of structs, which [`Schema::walk`] reaches) is such.
+fn any_part(data_type: &DataType, is_such: &dyn Fn(&DataType) -> bool) -> bool {
+    is_such(data_type)
+        || match data_type {
+            DataType::Array { element, .. } => any_part(element, is_such),
+            DataType::Map { key, value, .. } => any_part(key, is_such) || any_part(value, is_such),
+            _ => false,
+        }
+}
+
+fn void_below(path: &str, data_type: &DataType, is_inside: bool) -> Option<String> {
+    match data_type {
+        DataType::Void => is_inside.then(|| path.to_owned()),
+        DataType::Struct(fields) => {
+            fields.iter().find_map(|field| void_below(&join(path, &field.name), &field.data_type, is_inside))
+        }
+        DataType::Array { element, .. } => void_below(&join(path, "element"), element, true),
+        DataType::Map { key, value, .. } => {
+            void_below(&join(path, "key"), key, true).or_else(|| void_below(&join(path, "value"), value, true))
+        }
+        DataType::Primitive(_) | DataType::Variant => None,
     }
 }
 
@@ -152,7 +220,7 @@ fn walk_field<'a>(above: &str, field: &'a Field, found: &mut Vec<(String, &'a Fi
 
 fn walk_type<'a>(path: &str, data_type: &'a DataType, found: &mut Vec<(String, &'a Field)>) {
     match data_type {
-        DataType::Primitive(_) => {}
+        DataType::Primitive(_) | DataType::Variant | DataType::Void => {}
         DataType::Struct(fields) => fields.iter().for_each(|field| walk_field(path, field, found)),
         DataType::Array { element, .. } => walk_type(&join(path, "element"), element, found),
         DataType::Map { key, value, .. } => {
@@ -170,8 +238,7 @@ pub fn join(above: &str, name: &str) -> String {
 fn data_type(value: &Value, path: &str) -> Result<DataType, SchemaError> {
     let shape = |message| SchemaError::Shape { path: path.to_owned(), message };
     if let Some(name) = value.as_str() {
-        return primitive(name)
-            .map(DataType::Primitive)
+        return named_type(name)
             .ok_or_else(|| SchemaError::UnsupportedType { path: path.to_owned(), found: name.to_owned() });
     }
     let object = value.as_object().ok_or_else(|| shape("has neither a name nor an object as its type"))?;
@@ -226,6 +293,15 @@ fn check_names(fields: &[Field], path: &str) -> Result<(), SchemaError> {
         }
     }
     Ok(())
+}
+
+/// The type of this name.
+pub(crate) fn named_type(name: &str) -> Option<DataType> {
+    match name {
+        "variant" => Some(DataType::Variant),
+        "void" | "null" => Some(DataType::Void),
+        _ => primitive(name).map(DataType::Primitive),
+    }
 }
 
 fn primitive(name: &str) -> Option<Primitive> {
@@ -289,68 +365,11 @@ impl fmt::Display for DataType {
             }
             DataType::Array { element, .. } => write!(f, "array<{element}>"),
             DataType::Map { key, value, .. } => write!(f, "map<{key},{value}>"),
+            DataType::Variant => f.write_str("variant"),
+            DataType::Void => f.write_str("void"),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nested_types_are_read() {
-        let text = r#"{"type":"struct","fields":[
-            {"name":"id","type":"long","nullable":false,"metadata":{}},
-            {"name":"price","type":"decimal(12, 2)","nullable":true,"metadata":{}},
-            {"name":"tags","type":{"type":"map","keyType":"string","valueType":{"type":"array","elementType":
-                {"type":"struct","fields":[{"name":"x","type":"date"}]},"containsNull":false},"valueContainsNull":true}}]}"#;
-        let schema = Schema::parse(text).unwrap();
-        assert_eq!(schema.column("tags").unwrap().data_type.to_string(), "map<string,array<struct<x:date>>>");
-        assert!(!schema.column("id").unwrap().nullable);
-        assert_eq!(schema.walk().last().unwrap().0, "tags.value.element.x");
-    }
-
-    #[test]
-    fn bad_schemas_are_named() {
-        let one = |kind: &str| format!(r#"{{"type":"struct","fields":[{{"name":"a","type":{kind}}}]}}"#);
-        for (text, expected) in [
-            ("{".to_owned(), "Json"),
-            (r#""long""#.to_owned(), "Shape"),
-            (r#"{"type":"struct"}"#.to_owned(), "Shape"),
-            (one("\"variant\""), "UnsupportedType"),
-            (one("\"void\""), "UnsupportedType"),
-            (one("\"decimal(39,1)\""), "UnsupportedType"),
-            (one(r#"{"type":"array"}"#), "Shape"),
-            (
-                r#"{"type":"struct","fields":[{"name":"id","type":"long"},{"name":"ID","type":"long"}]}"#.to_owned(),
-                "Duplicate",
-            ),
-        ] {
-            let error = Schema::parse(&text).unwrap_err();
-            assert!(format!("{error:?}").starts_with(expected), "{text}: {error:?}");
-        }
-    }
-
-    #[test]
-    fn new_schemas_hold_what_readers_need() {
-        let field = |kind: &str| format!(r#"{{"name":"a","type":{kind},"nullable":true,"metadata":{{}}}}"#);
-        let one = |field: &str| format!(r#"{{"type":"struct","fields":[{field}]}}"#);
-        let good = one(&field(
-            r#"{"type":"map","keyType":"string","valueType":{"type":"array","elementType":"decimal(5, 2)","containsNull":true},"valueContainsNull":true}"#,
-        ));
-        assert!(Schema::parse_new(&good).is_ok());
-        for bad in [
-            one(""),
-            one(&field("\"decimal\"")),
-            one(&field(r#"{"type":"array","elementType":"long"}"#)),
-            one(&field(r#"{"type":"map","keyType":"long","valueType":"long"}"#)),
-            one(&field(&one(r#"{"name":"b","type":"long"}"#))),
-            one(&field("\"long\"").replace("\"a\"", "\"\"")),
-            one(&field("\"long\"").replace("true", "\"yes\"")),
-            one(&field("\"long\"").replace("{}", "[]")),
-        ] {
-            assert!(matches!(Schema::parse_new(&bad), Err(SchemaError::Shape { .. })), "{bad}");
-            assert!(Schema::parse(&bad).is_ok(), "logs are read as they are: {bad}");
-        }
-    }
-}
+mod tests;

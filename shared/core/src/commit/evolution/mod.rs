@@ -1,0 +1,156 @@
+//! A commit that brings metaData or protocol: what it may change of an existing table, what a new table must have.
+//!
+//! [`diff`] finds what changes, [`mode`] how the commit means it, [`rules`] what is allowed then; [`mapping`] and
+//! [`widening`] keep the bookkeeping of column ids and types, [`properties`] the table's properties.
+
+pub mod diff;
+mod mapping;
+pub mod mode;
+mod properties;
+mod rules;
+mod widening;
+
+use super::constraints;
+use super::verdict::{Exception, Refusal};
+use crate::delta::features::{self, UnsupportedTable};
+use crate::delta::schema::{DataType, Field, MappingMode, Schema, SchemaError};
+use crate::delta::{Metadata, Protocol};
+
+pub use mode::{Mode, mode_of};
+pub use rules::{Evolution, TableChange, check_metadata_change};
+
+/// Ids are UUIDs; the head of the table keeps a copy.
+const METADATA_ID_MAX_BYTES: usize = 1_024;
+
+/// A table that uses something we cannot verify.
+pub fn unsupported(error: &UnsupportedTable) -> Refusal {
+    Refusal::new(
+        Exception::UnsupportedTableException,
+        "UNSUPPORTED_FEATURE",
+        error.to_string(),
+        match error {
+            UnsupportedTable::FeatureMissing { .. } => {
+                "bring a protocol action that has the feature, in the same commit"
+            }
+            _ => "commit to this table without the validator, or switch the feature off",
+        },
+    )
+}
+
+/// A schema string that is not a schema we can enforce.
+pub fn bad_schema(error: &SchemaError) -> Refusal {
+    match error {
+        SchemaError::UnsupportedType { path, .. } => Refusal::new(
+            Exception::UnsupportedTableException,
+            "UNSUPPORTED_TYPE",
+            error.to_string(),
+            "commit to this table without the validator, or drop the column",
+        )
+        .column(path),
+        SchemaError::Duplicate { second, .. } => Refusal::new(
+            Exception::SchemaMismatchException,
+            "DUPLICATE_COLUMNS",
+            error.to_string(),
+            "rename one of them",
+        )
+        .class("DELTA_DUPLICATE_COLUMNS_FOUND.DUPLICATE_COLUMNS")
+        .column(second),
+        SchemaError::Json(_) | SchemaError::Shape { .. } => Refusal::invalid("MALFORMED_SCHEMA", error.to_string()),
+    }
+}
+
+/// Checks a metaData action by itself: partition columns exist, names can be read back, ids and histories are whole.
+pub fn check_new_metadata(metadata: &Metadata, schema: &Schema) -> Result<(), Refusal> {
+    if metadata.id.is_empty() || metadata.id.len() > METADATA_ID_MAX_BYTES {
+        let text = format!("metaData.id has {} bytes; it must have 1 to {METADATA_ID_MAX_BYTES}", metadata.id.len());
+        return Err(Refusal::invalid("METADATA_ID", text));
+    }
+    check_partition_columns(metadata, schema)?;
+    if mapping::mode_of(metadata)? == MappingMode::None {
+        check_letters(schema)?;
+    }
+    mapping::check_assignments(metadata, schema)?;
+    widening::check_histories(schema)?;
+    check_void(schema)?;
+    constraints::check_policy(metadata)
+}
+
+fn check_partition_columns(metadata: &Metadata, schema: &Schema) -> Result<(), Refusal> {
+    for (index, column) in metadata.partition_columns.iter().enumerate() {
+        let wrong = |text: String| Err(Refusal::invalid("PARTITION_COLUMN", text).column(column));
+        if metadata.partition_columns.iter().take(index).any(|other| other == column) {
+            return wrong(format!("the partition column `{column}` is named twice"));
+        }
+        match schema.column(column) {
+            Some(Field { data_type: DataType::Primitive(_), .. }) => {}
+            Some(_) => return wrong(format!("the partition column `{column}` has a nested type")),
+            None => return wrong(format!("the partition column `{column}` is not in the schema")),
+        }
+    }
+    Ok(())
+}
+
+/// Letters that readers find columns by name with cannot take.
+fn check_letters(schema: &Schema) -> Result<(), Refusal> {
+    for (path, field) in schema.walk() {
+        if let Some(letter) = field.name.chars().find(|letter| " ,;{}()\n\t=".contains(*letter)) {
+            let text = format!(
+                "the column name `{path}` contains {letter:?}, which readers without column mapping cannot take"
+            );
+            return Err(refuse("COLUMN_NAME", text, "rename the column, or turn column mapping on")
+                .class("DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME")
+                .column(&path));
+        }
+    }
+    Ok(())
+}
+
+/// Columns of no type may stand anywhere but in arrays and maps.
+fn check_void(schema: &Schema) -> Result<(), Refusal> {
+    match schema.void_in_collection() {
+        None => Ok(()),
+        Some(path) => {
+            let text = format!("`{path}` has the type void, which arrays and maps cannot hold");
+            Err(refuse("VOID_TYPE", text, "give the elements a type")
+                .class("DELTA_COMPLEX_TYPE_COLUMN_CONTAINS_NULL_TYPE")
+                .column(&path))
+        }
+    }
+}
+
+fn refuse(reason: &str, text: String, advice: &str) -> Refusal {
+    Refusal::new(Exception::SchemaMismatchException, reason, text, advice)
+}
+
+/// Checks a protocol action on an existing table: nothing may be taken back.
+pub fn check_protocol_change(old: &Protocol, new: &Protocol) -> Result<(), Refusal> {
+    let lost = [(&old.reader_features, &new.reader_features), (&old.writer_features, &new.writer_features)]
+        .into_iter()
+        .flat_map(|(before, after)| {
+            let after = after.as_deref().unwrap_or_default();
+            before.iter().flatten().filter(move |feature| !after.contains(feature))
+        })
+        .next();
+    if let Some(feature) = lost {
+        return Err(downgrade(format!("the commit drops the table feature `{feature}`")));
+    }
+    if new.min_reader_version < old.min_reader_version || new.min_writer_version < old.min_writer_version {
+        return Err(downgrade("the commit lowers the table's protocol versions".to_owned()));
+    }
+    if !features::is_catalog_managed(old) && features::is_catalog_managed(new) {
+        return Err(downgrade("the commit makes the table catalog-managed".to_owned()));
+    }
+    Ok(())
+}
+
+fn downgrade(text: String) -> Refusal {
+    Refusal::new(
+        Exception::UnsupportedTableException,
+        "PROTOCOL_DOWNGRADE",
+        text,
+        "such a change needs checks over the table's history; make it without the validator",
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Reading columns of a file to decide what its statistics leave open: only those that are asked about, and bounded.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+
+use super::refusals::{changed, missing};
+use super::values::Source;
+use super::{FileError, FileJudge};
+use crate::commit::constraints::{Expr, truth_of};
+use crate::commit::error::CommitError;
+use crate::delta::footer::{Datum, Footer, Kind, PagesError, chunk_range, read_leaf};
+use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey};
+
+/// Bytes read of all columns of one commit.
+const READ_MAX_BYTES: u64 = 256 * 1024 * 1024;
+/// Values looked at in one commit.
+const VALUES_MAX: u64 = 50_000_000;
+/// Values of one row group that are held at the same time.
+const GROUP_VALUES_MAX: u64 = 2_500_000;
+/// One column chunk, as it is stored and unpacked.
+const CHUNK_MAX_BYTES: u64 = 64 * 1024 * 1024;
+const CHUNK_MAX_PLAIN_BYTES: i64 = 256 * 1024 * 1024;
+
+/// What one commit may still read, and a lock that keeps one row group in memory at a time.
+#[derive(Debug)]
+pub(super) struct Budget {
+    bytes: AtomicU64,
+    values: AtomicU64,
+    one: Arc<Semaphore>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget {
+            bytes: AtomicU64::new(READ_MAX_BYTES),
+            values: AtomicU64::new(VALUES_MAX),
+            one: Arc::new(Semaphore::new(1)),
+        }
+    }
+}
+
+/// A field whose nulls are told by the definition levels of a leaf below it.
+pub(super) struct NotNull {
+    pub leaf: usize,
+    /// Level at which all parents are there.
+    pub parents: i16,
+    /// Level at which the field is there, too.
+    pub level: i16,
+    pub groups: Vec<usize>,
+}
+
+/// A bound condition, the columns of its slots, and the row groups in question.
+pub(super) struct RowRule {
+    pub expr: Expr,
+    pub sources: Vec<Source>,
+    pub groups: Vec<usize>,
+}
+
+/// No decision.
+pub(super) enum Undecided {
+    Failed(FileError),
+    Because(String),
+}
+
+impl From<CommitError> for Undecided {
+    fn from(error: CommitError) -> Self {
+        Undecided::Failed(error.into())
+    }
+}
+
+fn because(text: impl Into<String>) -> Undecided {
+    Undecided::Because(text.into())
+}
+
+impl FileJudge<'_> {
+    /// A place where the field is null although its parents are there.
+    pub(super) async fn scan_not_null(
+        &self,
+        key: &ObjectKey,
+        footer: &Footer,
+        question: &NotNull,
+    ) -> Result<Option<String>, Undecided> {
+        let _one = self.budget.one.acquire().await.map_err(|_| because("nothing is read any more"))?;
+        for group in &question.groups {
+            let mut entry = 0_u64;
+            let mut found = None;
+            // Values are not looked at, so that any leaf will do.
+            self.read(key, footer, *group, question.leaf, &Kind::Null, &mut |level, _| {
+                if (question.parents..question.level).contains(&level) && found.is_none() {
+                    found = Some(entry);
+                }
+                entry += 1;
+            })
+            .await?;
+            if let Some(entry) = found {
+                return Ok(Some(format!("row group {group}, entry {entry}")));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first row in which the condition is not true, with the values that it looks at.
+    pub(super) async fn scan_rule(
+        &self,
+        key: &ObjectKey,
+        footer: &Footer,
+        rule: &RowRule,
+    ) -> Result<Option<String>, Undecided> {
+        let _one = self.budget.one.acquire().await.map_err(|_| because("nothing is read any more"))?;
+        for group in &rule.groups {
+            let rows = footer.metadata.row_groups().get(*group).map_or(0, |group| group.num_rows());
+            let rows = u64::try_from(rows).unwrap_or(0);
+            let mut columns: BTreeMap<usize, Vec<Option<Datum>>> = BTreeMap::new();
+            let leaves = rule.sources.iter().filter(|source| matches!(source, Source::Leaf { .. })).count();
+            if rows.saturating_mul(u64::try_from(leaves).unwrap_or(u64::MAX)) > GROUP_VALUES_MAX {
+                let text =
+                    format!("row group {group} has more than {GROUP_VALUES_MAX} values in the columns in question");
+                return Err(because(text));
+            }
+            for source in &rule.sources {
+                let Source::Leaf { leaf, kind } = source else { continue };
+                let mut column = Vec::new();
+                self.read(key, footer, *group, *leaf, kind, &mut |_, value| column.push(value)).await?;
+                columns.insert(*leaf, column);
+            }
+            for row in 0..usize::try_from(rows).unwrap_or(usize::MAX) {
+                let values: Vec<Option<Datum>> = rule
+                    .sources
+                    .iter()
+                    .map(|source| match source {
+                        Source::Constant(value) => value.clone(),
+                        Source::Leaf { leaf, .. } => {
+                            columns.get(leaf).and_then(|column| column.get(row)).cloned().flatten()
+                        }
+                    })
+                    .collect();
+                if truth_of(&rule.expr, &values).map_err(because)? != Some(true) {
+                    let shown = values.iter().map(|value| value.as_ref().map_or("null".to_owned(), Datum::to_string));
+                    let shown: Vec<String> = shown.collect();
+                    return Ok(Some(format!("row {row} of row group {group}: {}", shown.join("; "))));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn read(
+        &self,
+        key: &ObjectKey,
+        footer: &Footer,
+        group: usize,
+        leaf: usize,
+        kind: &Kind,
+        out: &mut (dyn FnMut(i16, Option<Datum>) + Send),
+    ) -> Result<(), Undecided> {
+        self.ctx.check_time("reading columns for constraints", 0)?;
+        let found = footer.metadata.row_groups().get(group);
+        let Some((group, chunk)) = found.and_then(|found| Some((found, found.columns().get(leaf)?))) else {
+            return Err(because("the file has no such column"));
+        };
+        let rows = u64::try_from(group.num_rows()).unwrap_or(0);
+        let entries = u64::try_from(chunk.num_values()).unwrap_or(u64::MAX).max(rows);
+        let Some((start, length)) = chunk_range(chunk, footer.size_bytes) else {
+            return Err(because("the footer says that the column lies outside of the file"));
+        };
+        let is_small = length <= CHUNK_MAX_BYTES && chunk.uncompressed_size() <= CHUNK_MAX_PLAIN_BYTES;
+        if !is_small || !take(&self.budget.bytes, length) || !take(&self.budget.values, entries) {
+            return Err(because("too much would have to be read"));
+        }
+        let bytes = self.fetch(key, footer, start, length).await?;
+        read_leaf(bytes, start, chunk, kind, rows, out).map_err(|error| match error {
+            PagesError::Codec(text) => because(format!("its compression is not read here ({text})")),
+            PagesError::Damaged(text) => because(format!("its pages cannot be read ({text})")),
+        })
+    }
+
+    async fn fetch(&self, key: &ObjectKey, footer: &Footer, start: u64, length: u64) -> Result<Bytes, Undecided> {
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        let range = Some(ByteRange::From { start, length });
+        let options = GetOptions { range, if_match: Some(footer.etag.clone()) };
+        match self.ctx.ports().objects.get(key, &options).await {
+            Ok(object) => Ok(object.bytes),
+            Err(ObjectError::NotFound(_)) => Err(Undecided::Failed(missing(&key.key).into())),
+            Err(ObjectError::PreconditionFailed(_)) => Err(Undecided::Failed(changed(&key.key).into())),
+            Err(error) => Err(CommitError::from(error).into()),
+        }
+    }
+}
+
+/// Takes from what is left, if there is enough.
+fn take(left: &AtomicU64, wanted: u64) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(wanted)).is_ok()
+}

@@ -1,0 +1,340 @@
+//! Rules of schemas as a table, against the whole path of a commit; and what judging files costs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use serde_json::{Value, json};
+
+use super::kit::Kit;
+use crate::commit::files::CONCURRENT_FILES;
+use crate::commit::verdict::Verdict;
+use crate::delta::testkit::{TABLE_ID, append_info, parquet_pages, parquet_rows};
+use crate::store::memory::MemoryObjects;
+use crate::store::{
+    Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Object, ObjectError, ObjectKey, ObjectMeta, ObjectUsage,
+    Objects, PutCondition, PutOptions, ReadObjects,
+};
+
+/// Protocol and metaData actions of a table as the data file has them.
+fn actions_of(table: &Value) -> (Value, Value) {
+    let fields: Vec<Value> = table["columns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|column| {
+            let metadata = column.get(3).cloned().unwrap_or(json!({}));
+            json!({"name": column[0], "type": column[1], "nullable": column[2], "metadata": metadata})
+        })
+        .collect();
+    let schema = json!({"type": "struct", "fields": fields}).to_string();
+    let versions = table.get("protocol").cloned().unwrap_or(json!([1, 2]));
+    let protocol = json!({"protocol": {"minReaderVersion": versions[0], "minWriterVersion": versions[1]}});
+    let metadata = json!({"metaData": {"id": TABLE_ID, "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema, "partitionColumns": table.get("partitions").cloned().unwrap_or(json!([])),
+        "configuration": table.get("properties").cloned().unwrap_or(json!({})), "createdTime": 1}});
+    (protocol, metadata)
+}
+
+async fn add_of(kit: &Kit, path: &str, file: &Value) -> Value {
+    let message = format!("message m {{ {} }}", file["message"].as_str().unwrap());
+    let has_statistics = file.get("statistics") != Some(&json!(false));
+    let statistics = if has_statistics { EnabledStatistics::Chunk } else { EnabledStatistics::None };
+    let properties = WriterProperties::builder().set_statistics_enabled(statistics).build();
+    let bytes = parquet_pages(&message, file["rows"].as_array().unwrap(), usize::MAX, properties);
+    kit.table.put(path, &bytes).await;
+    let partition = file.get("partition").cloned().unwrap_or(json!({}));
+    let mut add = json!({"add": {"path": path, "partitionValues": partition, "size": bytes.len(),
+        "modificationTime": 1, "dataChange": true}});
+    if let Some(stats) = file.get("stats") {
+        add["add"]["stats"] = json!(stats.to_string());
+    }
+    add
+}
+
+async fn run(case: &Value) -> Verdict {
+    let kit = Kit::empty().await;
+    let creates = case.get("creates") == Some(&json!(true));
+    let mut lines = Vec::new();
+    if let Some(table) = case.get("table") {
+        let (protocol, metadata) = actions_of(table);
+        let mut log = vec![protocol, metadata];
+        if case.get("live").is_some() {
+            let partitions = table.get("partitions").and_then(Value::as_array).cloned().unwrap_or_default();
+            let values: serde_json::Map<String, Value> =
+                partitions.iter().map(|name| (name.as_str().unwrap().to_owned(), json!("x"))).collect();
+            log.push(
+                add_of(
+                    &kit,
+                    "old.parquet",
+                    &json!({"message": "required int64 id;", "rows": [{"id": 1}], "partition": values}),
+                )
+                .await,
+            );
+        }
+        kit.table.log(0, &log).await;
+    }
+    if let Some(table) = case.get("metadata") {
+        let (protocol, metadata) = actions_of(table);
+        if creates {
+            lines.push(protocol);
+        }
+        lines.push(metadata);
+    }
+    if case.get("remove_all").is_some() {
+        lines.push(json!({"remove": {"path": "old.parquet", "deletionTimestamp": 1, "dataChange": true}}));
+    }
+    if let Some(file) = case.get("file") {
+        lines.push(add_of(&kit, "new.parquet", file).await);
+    }
+    lines.push(case.get("info").map_or_else(append_info, |info| json!({"commitInfo": info})));
+    kit.propose(if creates { 0 } else { 1 }, 1, &lines).await
+}
+
+#[tokio::test]
+async fn every_rule_holds_in_both_directions() {
+    let table: Value = serde_json::from_str(include_str!("schema_rules.json")).unwrap();
+    let cases = table["cases"].as_array().unwrap();
+    let mut wrong = Vec::new();
+    for case in cases {
+        let verdict = run(case).await;
+        let text = |name: &str| case.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let said = match verdict.refusal() {
+            None => verdict.status().name().to_owned(),
+            Some(refusal) => refusal.error_class.clone(),
+        };
+        let mut problems = Vec::new();
+        if said != text("expect") {
+            problems.push(format!("{said} instead of {}", text("expect")));
+        }
+        if let Some(refusal) = verdict.refusal() {
+            let place = &refusal.place;
+            for (name, found) in [("column", &place.column), ("wanted", &place.expected)] {
+                if !text(name).is_empty() && found.as_deref() != Some(&text(name)) {
+                    problems.push(format!("{name} is {found:?}"));
+                }
+            }
+            if !place.found.as_deref().unwrap_or_default().contains(&text("found")) {
+                problems.push(format!("found is {:?}", place.found));
+            }
+            let is_named = refusal.reason.contains(&text("reason")) && refusal.advice.contains(&text("advice"));
+            if !is_named || refusal.advice.is_empty() {
+                problems.push(format!("{} - {}", refusal.reason, refusal.advice));
+            }
+            if case.get("file").is_some() && case.get("metadata").is_none() && place.file.is_none() {
+                let is_of_the_commit = matches!(refusal.reason.as_str(), "PARTITIONING" | "APPEND_ONLY");
+                if !is_of_the_commit {
+                    problems.push("no file is named".to_owned());
+                }
+            }
+        }
+        let warnings = verdict.proposal.warnings.join("\n");
+        if !warnings.contains(&text("warning")) {
+            problems.push(format!("warnings are {warnings}"));
+        }
+        if !problems.is_empty() {
+            wrong.push(format!(
+                "{}: {}\n    {:?}",
+                text("name"),
+                problems.join(", "),
+                verdict.refusal().map(|r| &r.message)
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+    assert!(cases.len() >= 120, "{}", cases.len());
+}
+
+#[tokio::test]
+async fn files_of_other_writers_are_what_they_are() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commit/tests/writers");
+    let table: Value = serde_json::from_str(include_str!("writers/writers.json")).unwrap();
+    for (name, expected) in table["files"].as_object().unwrap() {
+        let bytes = std::fs::read(folder.join(name)).unwrap();
+        let text = |member: &str| expected.get(member).and_then(Value::as_str).map(str::to_owned);
+        for is_constrained in [false, true] {
+            let mut columns = table["table"].clone();
+            if is_constrained {
+                columns["protocol"] = json!([1, 4]);
+                columns["properties"] = json!({"delta.constraints.c": table["constraint"]});
+            }
+            let kit = Kit::empty().await;
+            let (protocol, metadata) = actions_of(&columns);
+            kit.table.log(0, &[protocol, metadata]).await;
+            kit.table.put(name, &bytes).await;
+            let add = json!({"add": {"path": name, "partitionValues": {}, "size": bytes.len(), "modificationTime": 1,
+                "dataChange": true, "stats": "{\"numRecords\":3}"}});
+            let verdict = kit.propose(1, 1, &[add, append_info()]).await;
+            let said = match verdict.refusal() {
+                None => verdict.status().name().to_owned(),
+                Some(refusal) => refusal.error_class.clone(),
+            };
+            let whole = text("expect").unwrap_or_else(|| "committed".to_owned());
+            let wanted = if is_constrained { text("constrained").unwrap_or(whole) } else { whole };
+            assert_eq!(said, wanted, "{name} {is_constrained}: {:?}", verdict.refusal());
+            if let (Some(column), Some(refusal)) = (text("column"), verdict.refusal()) {
+                assert_eq!(refusal.place.column, Some(column), "{name}");
+            }
+            if let Some(warning) = text("warning") {
+                assert!(verdict.proposal.warnings.join(" ").contains(&warning), "{name}");
+            }
+        }
+    }
+}
+
+async fn files(kit: &Kit, count: usize) -> Vec<Value> {
+    let mut lines = vec![append_info()];
+    for index in 0..count {
+        lines.push(kit.file(&format!("f{index}.parquet")).await);
+    }
+    lines
+}
+
+#[tokio::test]
+async fn k_files_are_k_range_reads_and_known_footers_one_head_each() {
+    let cost = async |count: usize, again: bool| {
+        let kit = Kit::unpartitioned(json!({})).await;
+        let lines = files(&kit, count).await;
+        let odd = json!({"txn": {"appId": "a", "version": 1}});
+        if again {
+            // Refused for something else, after its files were judged.
+            let mut refused = lines.clone();
+            refused.push(json!({"cdc": {"path": "missing", "partitionValues": {}, "size": 1, "dataChange": false}}));
+            kit.propose(1, 9, &refused).await;
+        }
+        let staged = kit.stage(1, 1, &[lines, vec![odd]].concat()).await;
+        let before = kit.table.world.ports.objects.object_usage();
+        let verdict = kit.judge(&staged).await;
+        assert_eq!(verdict.committed_version().map(|version| version.0), Some(1), "{:?}", verdict.refusal());
+        kit.table.world.ports.objects.object_usage().since(&before)
+    };
+    let (one, many) = (cost(1, false).await, cost(11, false).await);
+    assert_eq!((many.gets - one.gets, many.heads - one.heads), (10, 0));
+    let (one, many) = (cost(1, true).await, cost(11, true).await);
+    assert_eq!((many.gets - one.gets, many.heads - one.heads), (0, 10), "known footers");
+}
+
+#[tokio::test]
+async fn a_known_footer_of_an_object_that_changed_is_read_anew() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    let add = kit.file("a.parquet").await;
+    let refused = [
+        add.clone(),
+        append_info(),
+        json!({"cdc": {"path": "x", "partitionValues": {}, "size": 1, "dataChange": false}}),
+    ];
+    kit.propose(1, 1, &refused).await;
+    let bytes = parquet_rows("message m { required binary id (STRING); }", &[json!({"id": "x"})]);
+    kit.table.put("a.parquet", &bytes).await;
+    let mut add = add;
+    add["add"]["size"] = json!(bytes.len());
+    add["add"]["stats"] = Value::Null;
+    let verdict = kit.propose(1, 2, &[add, append_info()]).await;
+    assert_eq!(verdict.refusal().unwrap().error_class, "DELTA_MERGE_INCOMPATIBLE_DATATYPE");
+}
+
+/// Counts how many reads are under way at the same time.
+struct Crowd {
+    inner: Arc<MemoryObjects>,
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+#[async_trait]
+impl ReadObjects for Crowd {
+    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        self.inner.get(at, options).await
+    }
+
+    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
+        self.inner.head(at).await
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
+        self.inner.list(request).await
+    }
+
+    fn object_usage(&self) -> ObjectUsage {
+        self.inner.object_usage()
+    }
+}
+
+#[async_trait]
+impl Objects for Crowd {
+    async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
+        self.inner.put(at, bytes, options).await
+    }
+
+    async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError> {
+        self.inner.copy(from, to, condition).await
+    }
+
+    async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError> {
+        self.inner.delete(at, if_match).await
+    }
+
+    async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
+        self.inner.delete_batch(bucket, doomed).await
+    }
+}
+
+/// Milliseconds that one read takes in the model.
+const READ_MS: usize = 60;
+
+fn modelled_ms(files: usize) -> usize {
+    files.div_ceil(CONCURRENT_FILES) * READ_MS
+}
+
+#[tokio::test]
+async fn files_are_read_as_many_at_a_time_as_the_cap_allows() {
+    let mut kit = Kit::unpartitioned(json!({})).await;
+    let crowd =
+        Arc::new(Crowd { inner: kit.table.world.objects.clone(), now: AtomicUsize::new(0), most: AtomicUsize::new(0) });
+    let lines = files(&kit, 100).await;
+    kit.app.ports.objects = crowd.clone();
+    let verdict = kit.propose(1, 1, &lines).await;
+    assert_eq!(verdict.committed_version().map(|version| version.0), Some(1), "{:?}", verdict.refusal());
+    assert_eq!(crowd.most.load(Ordering::SeqCst), CONCURRENT_FILES);
+    assert!(modelled_ms(10_000) <= 20_000, "{} ms", modelled_ms(10_000));
+}
+
+fn peak_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or_default().to_owned();
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[tokio::test]
+#[ignore = "a measurement: bench/run schema"]
+#[allow(clippy::disallowed_methods, reason = "it measures time")]
+async fn figures() {
+    const FILES: usize = 10_000;
+    let kit = Kit::unpartitioned(json!({"delta.constraints.c": "id >= 0"})).await;
+    let lines = files(&kit, FILES).await;
+    let staged = kit.stage(1, 1, &lines).await;
+    drop(lines);
+    let (before_kib, start) = (peak_kib(), std::time::Instant::now());
+    let verdict = kit.judge(&staged).await;
+    let took = start.elapsed();
+    assert_eq!(verdict.committed_version().map(|version| version.0), Some(1), "{:?}", verdict.refusal());
+    let rate = FILES as f64 / took.as_secs_f64();
+    println!("footers judged per second        {rate:>10.0}");
+    println!(
+        "a commit of {FILES} files: modelled {:>6} ms of reading ({READ_MS} ms a read, {CONCURRENT_FILES} at a time)",
+        modelled_ms(FILES)
+    );
+    println!(
+        "peak memory                      {:>10} MiB (before: {} MiB, the files themselves among it)",
+        peak_kib() / 1024,
+        before_kib / 1024
+    );
+    assert!(peak_kib() < 512 * 1024, "{} KiB", peak_kib());
+}

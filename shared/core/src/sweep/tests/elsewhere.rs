@@ -1,0 +1,210 @@
+//! Tables elsewhere that need files here, places inside ours that are theirs, and tables that nobody told us about.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::super::testkit::*;
+use super::super::*;
+use crate::delta::testkit::{TableKit, add_line, creation_of, remove_line};
+use crate::location::Location;
+use crate::store::ReadObjects;
+use crate::sweep::items::{RunState, TablePlaces};
+
+const DELTA: [(&str, &str); 1] = [("spark.sql.sources.provider", "delta")];
+
+async fn with_orphan(lake: &Lake) -> (Iceberg, String) {
+    let mut table = Iceberg::create(lake, "t", 2).await;
+    lake.optimize("t", json!({})).await;
+    advance(&lake.world.clock, 1);
+    table.append(&["live.parquet"]).await;
+    let orphan = table.data("orphan.parquet").await;
+    lake.days(4);
+    (table, orphan)
+}
+
+#[tokio::test]
+async fn a_shallow_clone_keeps_the_files_of_its_source() {
+    let lake = Lake::new();
+    let source = TableKit { world: lake.world.clone(), root: Location::new(BUCKET, "wh/t") };
+    source.log(0, &creation_of("source", &[], json!({}))).await;
+    lake.register("t", "wh/t", &DELTA);
+    lake.optimize("t", json!({})).await;
+    advance(&lake.world.clock, 1);
+    for name in ["live.parquet", "cloned.parquet", "removed.parquet"] {
+        lake.put(&format!("wh/t/{name}"), "x").await;
+    }
+    source.log(1, &["live.parquet", "cloned.parquet", "removed.parquet"].map(|name| add_line(name, 1))).await;
+    let clone = TableKit { world: lake.world.clone(), root: Location::new(BUCKET, "dev/c") };
+    let mut lines = creation_of("clone", &[], json!({}));
+    lines.push(add_line("s3a://lake/wh/t/cloned.parquet", 1));
+    clone.log(0, &lines).await;
+    let now_ms = lake.world.ports.clock.now_ms();
+    source.log(2, &["cloned.parquet", "removed.parquet"].map(|name| remove_line(name, now_ms))).await;
+    lake.register("c", "dev/c", &DELTA);
+    lake.days(10);
+    assert_eq!(lake.gone().await.1, ["wh/t/removed.parquet".to_owned()].into());
+    // What it reaches is known now; torn, it stops the run.
+    lake.put("dev/c/_delta_log/00000000000000000000.json", "{").await;
+    let (record, gone) = lake.gone().await;
+    assert_eq!((record.reason.as_deref(), gone.len()), (Some("other_table_unreadable"), 0), "{:?}", record.error);
+    lake.directory.remove("db", "c");
+    assert_eq!(lake.gone().await.1, ["wh/t/cloned.parquet".to_owned()].into());
+}
+
+#[tokio::test]
+async fn files_that_another_table_has_added_stay() {
+    let lake = Lake::new();
+    let (_, orphan) = with_orphan(&lake).await;
+    let mut other = Iceberg::create_at(&lake, "u", "dev/u", 2).await;
+    // Snapshots of a table are made so, and must not be cleaned themselves.
+    other.metadata["properties"] = json!({"gc.enabled": "false"});
+    other.commit(&[(1, 0, orphan.clone())]).await;
+    let (record, gone) = lake.gone().await;
+    assert_eq!((record.state, gone.len()), (RunState::Completed, 0), "{:?}", record.error);
+    assert_eq!(counts(&record).get("referenced"), Some(&6));
+    lake.directory.remove("db", "u");
+    assert_eq!(lake.gone().await.1, [orphan].into());
+}
+
+#[tokio::test]
+async fn tables_that_reach_nothing_here_are_read_once() {
+    let lake = Lake::new();
+    with_orphan(&lake).await;
+    let mut other = Iceberg::create_at(&lake, "u", "dev/u", 2).await;
+    other.append(&["x.parquet"]).await;
+    let reads = async |lake: &Lake| {
+        let before = lake.world.objects.object_usage();
+        lake.sweep("t", Mode::DryRun).await;
+        lake.world.objects.object_usage().since(&before).gets
+    };
+    let first = reads(&lake).await;
+    let second = reads(&lake).await;
+    // Its metadata file, list and manifest.
+    assert_eq!(first - second, 3);
+    other.append(&["y.parquet"]).await;
+    assert_eq!(reads(&lake).await - second, 5);
+    let places = TablePlaces::load_all(lake.world.items.as_ref()).await.unwrap();
+    assert_eq!(places.len(), 2);
+}
+
+#[tokio::test]
+async fn places_that_another_table_writes_to_or_once_wrote_to_are_its_own() {
+    let lake = Lake::new();
+    let (_, orphan) = with_orphan(&lake).await;
+    let theirs = "wh/t/data/theirs/new.parquet".to_owned();
+    lake.put(&theirs, "x").await;
+    let mut other = Iceberg::create_at(&lake, "u", "dev/u", 2).await;
+    other.metadata["properties"] = json!({"write.data.path": "s3://lake/wh/t/data/theirs"});
+    other.append(&["x.parquet"]).await;
+    lake.days(4);
+    let (record, gone) = lake.gone().await;
+    assert_eq!((counts(&record).get("other_table_prefix"), gone), (Some(&1), [orphan].into()));
+    other.metadata["properties"] = json!({});
+    other.append(&["y.parquet"]).await;
+    assert_eq!(lake.gone().await.1, BTreeSet::new());
+}
+
+#[tokio::test]
+async fn partitions_that_lie_inside_ours_are_their_tables_own() {
+    let lake = Lake::new();
+    let (_, orphan) = with_orphan(&lake).await;
+    lake.put("wh/t/data/day=1/of-hive.parquet", "x").await;
+    lake.register("hive", "hive", &[("classification", "parquet")]);
+    lake.directory.put_partition("id-hive", Location::new(BUCKET, "wh/t/data/day=1"));
+    lake.days(4);
+    let (record, gone) = lake.gone().await;
+    assert_eq!((counts(&record).get("other_table_prefix"), gone), (Some(&1), [orphan].into()));
+    lake.directory.put_partition("id-hive", Location::new(BUCKET, "wh"));
+    let (record, _) = lake.gone().await;
+    assert_eq!(record.reason.as_deref(), Some("shared_location"));
+}
+
+#[tokio::test]
+async fn a_table_elsewhere_that_cannot_be_read_is_named() {
+    let lake = Lake::new();
+    let (_, orphan) = with_orphan(&lake).await;
+    let gone = [("table_type", "ICEBERG"), ("metadata_location", "s3://lake/dev/none.metadata.json")];
+    lake.register("u", "dev/u", &gone);
+    lake.register("v", "dev/v", &[("table_type", "ICEBERG")]);
+    lake.register("w", "dev/w", &DELTA);
+    let (record, gone) = lake.gone().await;
+    assert_eq!(gone, [orphan].into(), "{record:?}");
+    assert_eq!(record.facts.findings.len(), 3, "{:?}", record.facts.findings);
+}
+
+#[tokio::test]
+async fn a_clone_that_appears_while_the_run_judges_is_seen_before_it_deletes() {
+    let mut kept = 0;
+    for calls in 0.. {
+        let lake = Lake::new();
+        let (_, orphan) = with_orphan(&lake).await;
+        let request = lake.start("t", Mode::Ordinary).await;
+        let mut other = Iceberg::create_at(&lake, "u", "dev/u", 2).await;
+        lake.directory.remove("db", "u");
+        let added = orphan.clone();
+        let appear = move || -> futures::future::BoxFuture<'static, ()> {
+            Box::pin(async move { other.commit(&[(1, 0, added)]).await })
+        };
+        let hook = Hook::new(calls, Box::new(appear));
+        let hooked = Arc::new(Hooked {
+            hook: hook.clone(),
+            directory: lake.directory.clone(),
+            objects: lake.world.objects.clone(),
+        });
+        let mut app = lake.app.clone();
+        app.ports.objects = hooked.clone();
+        sweep(&app, hooked.as_ref(), &request, lake.deadline()).await.unwrap();
+        if !hook.has_fired() {
+            break;
+        }
+        kept += i32::from(lake.keys().contains(&orphan));
+    }
+    assert!(kept > 15, "{kept}");
+}
+
+#[tokio::test]
+async fn an_unknown_table_above_keeps_everything_and_is_reported() {
+    for sign in ["wh/_delta_log/00000000000000000000.json", ".hoodie/hoodie.properties", "wh/metadata/v1.metadata.json"]
+    {
+        let lake = Lake::new();
+        with_orphan(&lake).await;
+        lake.put(sign, "{}").await;
+        let (record, gone) = lake.gone().await;
+        assert_eq!((counts(&record).get("foreign_root_found"), gone.len()), (Some(&1), 0), "{sign}");
+        assert!(record.facts.findings.iter().any(|finding| finding.contains("does not know")), "{sign}");
+    }
+    // Not a sign: deeper, or of a table that the catalog knows.
+    for sign in ["wh/metadata/metadata/v1.metadata.json", "wh/_delta_log2/0.json"] {
+        let lake = Lake::new();
+        with_orphan(&lake).await;
+        lake.put(sign, "{}").await;
+        assert_eq!(lake.gone().await.1.len(), 1, "{sign}");
+    }
+    let lake = Lake::new();
+    with_orphan(&lake).await;
+    let outer = TableKit { world: lake.world.clone(), root: Location::new(BUCKET, "wh") };
+    outer.log(0, &creation_of("outer", &[], json!({}))).await;
+    lake.register("outer", "wh", &DELTA);
+    lake.days(8);
+    let (record, gone) = lake.gone().await;
+    assert_eq!((record.state, gone.len()), (RunState::Completed, 1), "{record:?}");
+}
+
+#[tokio::test]
+async fn one_place_in_two_formats_is_the_union_of_both() {
+    let lake = Lake::new();
+    let (mut table, orphan) = with_orphan(&lake).await;
+    let of_delta = table.data("delta.parquet").await;
+    let delta = TableKit { world: lake.world.clone(), root: Location::new(BUCKET, "wh/t") };
+    let mut lines = creation_of("both", &[], json!({}));
+    lines.push(add_line("data/delta.parquet", 1));
+    delta.log(0, &lines).await;
+    lake.register("both", "wh/t", &DELTA);
+    lake.days(8);
+    let (record, gone) = lake.gone().await;
+    assert_eq!(gone, [orphan].into(), "{record:?}");
+    assert!(lake.keys().contains(&of_delta));
+    table.append(&["more.parquet"]).await;
+}
