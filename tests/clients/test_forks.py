@@ -13,6 +13,8 @@ APPEND, DELETE_READ = "ConcurrentAppendException", "ConcurrentDeleteReadExceptio
 DELETE_DELETE, METADATA = "ConcurrentDeleteDeleteException", "MetadataChangedException"
 # Nothing left to do: no version and no failure.
 SUPERSEDED = "superseded"
+# Rows that deltalake deletes it leaves out of a new file; Sail marks them in the old one.
+BY_FIRST = {"deltalake": APPEND, "sail": DELETE_READ}
 
 
 def row(number):
@@ -38,7 +40,7 @@ CASES = {
     "delete, append of such a row, serializable": ("serializable", Delete("id < 5", lambda n, _: n < 5), Append(4), APPEND),
     "delete, append of another row, serializable": ("serializable", Delete("id < 5", lambda n, _: n < 5), Append(200), None),
     "delete, delete in another file": ("plain", Delete(*row(1)), Delete(*row(12)), None),
-    "delete, delete in the same file": ("plain", Delete(*row(1)), Delete(*row(3)), DELETE_READ),
+    "delete, delete in the same file": ("plain", Delete(*row(1)), Delete(*row(3)), APPEND),
     "delete, delete of the same rows": ("plain", Delete(*first_file()), Delete(*first_file()), DELETE_READ),
     "delete, update in the same file": ("plain", Delete(*row(1)), Raise(*row(3)), APPEND),
     "update, update in another file": ("plain", Raise(*row(1)), Raise(*row(12)), None),
@@ -49,7 +51,7 @@ CASES = {
     "optimize, optimize": ("plain", Optimize(), Optimize(), DELETE_DELETE),
     "overwrite, append": ("plain", Overwrite(100), Append(200), None),
     "overwrite, append, serializable": ("serializable", Overwrite(100), Append(200), APPEND),
-    "overwrite, delete": ("plain", Overwrite(100), Delete(*row(1)), DELETE_READ),
+    "overwrite, delete": ("plain", Overwrite(100), Delete(*row(1)), APPEND),
     "overwrite, overwrite": ("plain", Overwrite(100), Overwrite(200), APPEND),
     "delete of a day, append to it": ("by day", Delete(*day("a")), Append(200, "a"), None),
     "delete of a day, append to it, serializable": ("by day, serializable", Delete(*day("a")), Append(200, "a"), APPEND),
@@ -64,9 +66,9 @@ CASES = {
     "with vectors: delete, append": ("vectors", Delete(*row(1)), Append(200), None),
     "with vectors: delete, delete in another file": ("vectors", Delete(*row(1)), Delete(*row(12)), None),
     "with vectors: update, update in another file": ("vectors", Raise(*row(1)), Raise(*row(12)), None),
-    "with vectors: delete, delete of the same row": ("vectors", Delete(*row(2)), Delete(*row(2)), DELETE_READ),
-    "with vectors: delete, update of the same row": ("vectors", Delete(*row(2)), Raise(*row(2)), APPEND),
-    "with vectors: update, delete of the same row": ("vectors", Raise(*row(2)), Delete(*row(2)), DELETE_READ),
+    "with vectors: delete, delete of the same row": ("vectors", Delete(*row(2)), Delete(*row(2)), BY_FIRST),
+    "with vectors: delete, update of the same row": ("vectors", Delete(*row(2)), Raise(*row(2)), BY_FIRST),
+    "with vectors: update, delete of the same row": ("vectors", Raise(*row(2)), Delete(*row(2)), BY_FIRST),
     "with vectors: optimize, append": ("vectors", Optimize(), Append(200), None),
     "with vectors: optimize, delete": ("vectors", Optimize(), Delete(*row(1)), SUPERSEDED),
     "with vectors: optimize, optimize": ("vectors", Optimize(), Optimize(), SUPERSEDED),
@@ -85,6 +87,7 @@ def with_engines():
 @pytest.mark.parametrize("name, second_engine, first_engine", with_engines())
 def test_both_wrote_the_same_version(clients, sail, unique, name, second_engine, first_engine):
     kind, second, first, refusal = CASES[name]
+    refusal = refusal[first_engine] if isinstance(refusal, dict) else refusal
     table = create(kind, clients, unique, sail)
     read = table.version()
     proposals = [fork(table, first, first_engine, sail), fork(table, second, second_engine, sail)]
@@ -93,7 +96,9 @@ def test_both_wrote_the_same_version(clients, sail, unique, name, second_engine,
     expected = first.effect(BASE)
     if refusal is None:
         assert (verdict["status"], verdict.get("version")) == ("committed", read + 2), json.dumps(verdict)
-        expected = second.effect(expected)
+        # A change that did not see a blind append comes before it.
+        is_before = type(first) is Append and "serializable" not in kind
+        expected = first.effect(second.effect(BASE)) if is_before else second.effect(expected)
     elif refusal == SUPERSEDED:
         assert verdict["status"] == SUPERSEDED, json.dumps(verdict)
     else:

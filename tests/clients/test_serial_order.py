@@ -10,7 +10,7 @@ import pytest
 
 from changes import BASE, Append, Delete, Optimize, Overwrite, OverwriteDay, Raise, create, fork
 
-RUNS = 10
+RUNS = 5
 CHANGES = 5
 
 PREDICATES = [

@@ -114,9 +114,9 @@ async fn compare(ctx: Context<'_>, head: &Head, entry: &Entry) -> Result<Option<
     Ok(overtaken)
 }
 
-/// Looks at every entry that is still there, also of versions long judged: a slow writer may take a version that others
-/// have gone past.
+/// Looks at every entry that is still there, also of versions long judged and of such that nobody judged: a slow writer may
+/// take a version that others have gone past, and after that nobody may commit through us.
 pub async fn rescue_all(ctx: Context<'_>, head: &Head) -> Result<Vec<Overtaken>, CommitError> {
     let entries = since(ctx, &head.root, Version(0)).await?;
-    notice(ctx, head, entries.iter().filter(|entry| !entry.is_ours() && entry.version <= head.version)).await
+    notice(ctx, head, entries.iter().filter(|entry| !entry.is_ours())).await
 }
