@@ -205,18 +205,13 @@ pub(crate) async fn list(app: &App, call: &Call, root: Option<Location>) -> Answ
 }
 
 /// What a listing asks for.
-struct Listing<'a> {
+struct Listing {
     root: Location,
     limit: usize,
-    next: Option<&'a str>,
+    next: Option<String>,
 }
 
-fn listing<'a>(
-    call: &'a Call,
-    root: Option<Location>,
-    most: usize,
-    is_next: fn(&str) -> bool,
-) -> Result<Listing<'a>, Answer> {
+fn listing(call: &Call, root: Option<Location>, most: usize, is_next: fn(&str) -> bool) -> Result<Listing, Answer> {
     let root = match (root, call.query("location")) {
         (Some(root), _) => root,
         (None, Some(text)) => parse_location(text)?,
@@ -230,21 +225,26 @@ fn listing<'a>(
             .filter(|limit| (1..=most).contains(limit))
             .ok_or_else(|| invalid(format!("limit `{text}`"), &format!("limit is 1 to {most}")))?,
     };
-    let next = call.query("next").filter(|next| !next.is_empty());
-    if next.is_some_and(|next| !is_next(next)) {
+    let next = call.query("next").filter(|next| !next.is_empty()).map(|next| next.replace('~', "#"));
+    if next.as_deref().is_some_and(|next| !is_next(next)) {
         return Err(invalid("`next` is not one that an answer gave", "start again without it"));
     }
     Ok(Listing { root, limit, next })
 }
 
+/// A `next` can be pasted behind `&next=` as it is: a `#` would end the URL.
+fn next_in_urls(next: Option<String>) -> Option<String> {
+    next.map(|next| next.replace('#', "~"))
+}
+
 async fn try_list(app: &App, call: &Call, root: Option<Location>) -> Result<Answer, Answer> {
     let asked = listing(call, root, proposals::LIST_MAX, proposals::is_next)?;
     let ports = &app.ports;
-    let page = proposals::of_table(&*ports.items, &*ports.clock, &asked.root, asked.limit, asked.next)
+    let page = proposals::of_table(&*ports.items, &*ports.clock, &asked.root, asked.limit, asked.next.as_deref())
         .await
         .map_err(|error| Answer::no_verdict(&error, None))?;
     let commits: Vec<Value> = page.proposals.into_iter().map(|proposal| Verdict { proposal }.to_json()).collect();
-    Ok(Answer::ok(json!({"commits": commits, "next": page.next})))
+    Ok(Answer::ok(json!({"commits": commits, "next": next_in_urls(page.next)})))
 }
 
 /// What others did to a table's log that somebody should look at, latest version first.
@@ -256,9 +256,9 @@ pub(crate) async fn alarms(app: &App, call: &Call, root: Option<Location>) -> An
 
 async fn try_alarms(app: &App, call: &Call, root: Option<Location>) -> Result<Answer, Answer> {
     let asked = listing(call, root, alarm::LIST_MAX, alarm::is_next)?;
-    let page = alarm::of_table(&*app.ports.items, &asked.root, asked.limit, asked.next)
+    let page = alarm::of_table(&*app.ports.items, &asked.root, asked.limit, asked.next.as_deref())
         .await
         .map_err(|error| Answer::no_verdict(&error, None))?;
     let alarms: Vec<Value> = page.alarms.iter().map(alarm::Alarm::to_json).collect();
-    Ok(Answer::ok(json!({"alarms": alarms, "next": page.next})))
+    Ok(Answer::ok(json!({"alarms": alarms, "next": next_in_urls(page.next)})))
 }

@@ -194,6 +194,7 @@ async fn what_no_key_can_hold_is_the_callers_fault_on_every_way_in() {
         (format!("/v1/databases/d/tables/{}/commits", "x".repeat(5000)), 404),
         (format!("/v1/commits?location=s3://lake/t&next={}", "x".repeat(5000)), 422),
         (format!("/v1/commits?location=s3://lake/t&next={}%23{ID}", "0".repeat(15)), 200),
+        (format!("/v1/commits?location=s3://lake/t&next={}~{ID}", "0".repeat(15)), 200),
         ("/v1/commits?location=s3://lake/t&next=".to_owned(), 200),
     ] {
         assert_eq!(call(&app, "GET", &path, None).await.0, status, "{path}");
@@ -224,6 +225,20 @@ async fn trouble_is_answered_so_that_the_call_can_be_repeated() {
     let again = with(transaction(0, "a"), "proposal_id", answer["proposal_id"].clone());
     let (status, verdict) = call(&app, "POST", "/v1/commits", Some(&again)).await;
     assert_eq!((status, &verdict["version"]), (200, &json!(1)));
+}
+
+#[tokio::test]
+async fn a_next_goes_into_a_url_as_it_is() {
+    let (_, app) = app();
+    call(&app, "POST", "/v1/commits", Some(&creation())).await;
+    call(&app, "POST", "/v1/commits", Some(&transaction(0, "a"))).await;
+    let path = "/v1/commits?location=s3://lake/wh/t&limit=1";
+    let (_, first) = call(&app, "GET", path, None).await;
+    let next = first["next"].as_str().unwrap();
+    assert!(next.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)), "{next}");
+    let (status, second) = call(&app, "GET", &format!("{path}&next={next}"), None).await;
+    let ids = [&first, &second].map(|page| page["commits"][0]["proposal_id"].as_str().unwrap());
+    assert!(status == 200 && ids[0] != ids[1], "{ids:?}");
 }
 
 #[tokio::test]

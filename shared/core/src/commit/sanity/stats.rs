@@ -8,7 +8,7 @@ use crate::delta::json::parse_strict;
 use crate::delta::schema::{DataType, Field, Primitive, Schema, join};
 use crate::delta::{AddFile, Metadata};
 
-/// Whether statistics may name columns that the table does not have.
+/// Whether statistics may name columns that the table does not have, or be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Columns {
     Known,
@@ -52,9 +52,17 @@ fn wrong(add: &AddFile, text: String) -> Refusal {
     Refusal::invalid("STATS", text).file(&add.path)
 }
 
-/// Columns are the table's, lower bounds are not above upper ones, there are no more nulls than rows.
+/// Statistics are JSON where there are any, columns are the table's, lower bounds are not above upper ones, there are no more nulls than rows.
 pub(super) fn check(add: &AddFile, metadata: &Metadata, schema: &Schema, columns: Columns) -> Result<(), Refusal> {
-    let Some(members) = members(add)? else { return Ok(()) };
+    let Some(members) = members(add)? else {
+        // Delta's kernel cannot read a table with such a file.
+        return match add.stats {
+            Some(_) if columns == Columns::Known => {
+                Err(wrong(add, "add.stats is an empty text; leave it out where there are none".into()))
+            }
+            _ => Ok(()),
+        };
+    };
     let rows = rows_of(add, &members)?;
     has_tight_bounds(add)?;
     let part = |name: &str| match members.get(name) {

@@ -225,7 +225,8 @@ fn statistics_are_honest_on_their_face() {
     let bounds = |min: Value, max: Value| stats(json!({"minValues": min, "maxValues": max}));
     for (lines, expected) in [
         (vec![with(add("a"), "stats", json!(null))], "fine"),
-        (vec![with(add("a"), "stats", json!(""))], "fine"),
+        (vec![with(add("a"), "stats", json!(""))], "STATS"),
+        (vec![with(add("a"), "stats", json!(" "))], "STATS"),
         (vec![with(add("a"), "stats", json!("{"))], "STATS"),
         (vec![with(add("a"), "stats", json!("[]"))], "STATS"),
         (vec![with(add("a"), "stats", json!("{\"numRecords\":1,\"numRecords\":2}"))], "STATS"),
