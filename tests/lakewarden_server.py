@@ -159,6 +159,8 @@ class Server:
             "AWS_ENDPOINT_URL_S3": self.endpoints["s3"],
             "AWS_ENDPOINT_URL_DYNAMODB": self.endpoints["dynamodb"],
             "AWS_ENDPOINT_URL_SQS": self.endpoints["sqs"],
+            # Functions that run beside the server look for the log store's items where it made the table.
+            "LAKEWARDEN_DELTA_LOG_TABLE": self.endpoints["delta_log_table"],
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "AWS_EC2_METADATA_DISABLED": "true",

@@ -32,6 +32,8 @@ use crate::{deliver, dynamodb, gateway, s3, schedule, sqs};
 pub const ACCESS_KEY: &str = "lakewarden";
 pub const SECRET_KEY: &str = "lakewarden-local";
 pub const REGION: &str = "us-east-1";
+/// The table Delta's DynamoDB log store writes to; its writers know it under this name, without our prefix.
+pub const DELTA_LOG_TABLE: &str = "delta_log";
 /// Buckets that exist from the start.
 pub const BUCKETS: [&str; 2] = ["lake", "lakewarden-reports"];
 /// How long the ends of running requests are waited for at shutdown.
@@ -82,6 +84,7 @@ impl Endpoints {
             "access_key": ACCESS_KEY,
             "secret_key": SECRET_KEY,
             "region": REGION,
+            "delta_log_table": DELTA_LOG_TABLE,
         })
     }
 
@@ -304,8 +307,7 @@ async fn build_app(args: &ServeArgs, endpoints: &Endpoints, clock: Arc<LocalCloc
         s3_url: args.functions_s3_url.clone().or_else(|| Some(endpoints.s3.clone())),
         sqs_url: Some(endpoints.sqs.clone()),
     });
-    // The log store's writers know the table under its own name.
-    let tables = TableNames::new("lakewarden-").with_delta_log("delta_log");
+    let tables = TableNames::new("lakewarden-").with_delta_log(DELTA_LOG_TABLE);
     lakewarden_aws::create_tables(&clients.dynamodb, &tables, clock.as_ref())
         .await
         .map_err(|error| create(error.to_string()))?;
