@@ -52,10 +52,10 @@ pub use names::fold;
 pub use page_token::{Scope, issue, redeem};
 pub use spill::{Owner, load_bodies, load_body, store_body};
 pub use table_definition_item::TableDefinition;
-pub use table_head_item::{IndexRef, IndexState, KeyColumn, OlderEpoch, TableRef};
+pub use table_head_item::{HistoryKept, IndexRef, IndexState, KeyColumn, OlderEpoch, TableRef};
 pub use work::CatalogWork;
 
 pub(crate) use body::{body_size_bytes, decode_body, encode_body};
-pub(crate) use head_notes::{add_to_estimate, note_irregular, note_statistics};
+pub(crate) use head_notes::{add_to_estimate, note_irregular, note_retention, note_statistics};
 pub(crate) use process_cache::{cache_of, lock};
 pub(crate) use writes::{Cancelled, Refused, put, transact};

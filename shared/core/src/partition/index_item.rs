@@ -110,6 +110,7 @@ mod tests {
             next_index: 6,
             has_statistics: false,
             approximate_partitions: 0,
+            history: None,
             version: 0,
             revision: Revision::from_text("r"),
             created_ms: 0,
