@@ -10,8 +10,8 @@ use tokio::sync::Semaphore;
 use super::refusals::{changed, missing};
 use super::values::Source;
 use super::{FileError, FileJudge};
-use crate::commit::constraints::{Expr, truth_of};
 use crate::commit::error::CommitError;
+use crate::commit::sql::{Expr, truth_of};
 use crate::delta::footer::{Datum, Footer, Kind, PagesError, chunk_range, read_leaf};
 use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey};
 

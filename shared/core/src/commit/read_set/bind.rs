@@ -3,8 +3,10 @@
 use std::cmp::Ordering;
 
 use super::domain::{Domain, FLOAT_DIGITS, Stats, decimal_bound};
-use super::predicate::{Column, Comparison, Literal, Origin, Predicate, ReadPredicate, Zone};
-use super::value::{self, Instant, Span, Value};
+use super::predicate::{Column, Literal, Origin, Predicate, ReadPredicate, Zone};
+use crate::commit::sql::Comparison;
+use crate::commit::sql::value::{Span, Value, flag};
+use crate::commit::sql::{Instant, parse_day};
 use crate::commit::table_facts::{FileValues, TableFacts};
 use crate::delta::Metadata;
 use crate::delta::schema::{DataType, Field, Primitive};
@@ -258,7 +260,7 @@ fn span_of(literal: &Literal, kind: &Primitive) -> Option<Span> {
         }
         Literal::Number(text) => return number(text, kind),
         Literal::Date(text) if *kind == Primitive::Date => {
-            return value::day(text).map(|day| Span::at(Value::Day(day)));
+            return parse_day(text).map(|day| Span::at(Value::Day(day)));
         }
         Literal::Timestamp(..) if *kind == Primitive::Date => return None,
         Literal::Date(text) => (text, Zone::Session),
@@ -270,8 +272,8 @@ fn span_of(literal: &Literal, kind: &Primitive) -> Option<Span> {
         Primitive::Timestamp | Primitive::TimestampNtz => instant(text, zone, kind),
         _ if is_time => None,
         Primitive::String => Some(Span::at(Value::Text(text.clone()))),
-        Primitive::Boolean => value::flag(text).map(|flag| Span::at(Value::Flag(flag))),
-        Primitive::Date => value::day(text).map(|day| Span::at(Value::Day(day))),
+        Primitive::Boolean => flag(text).map(|flag| Span::at(Value::Flag(flag))),
+        Primitive::Date => parse_day(text).map(|day| Span::at(Value::Day(day))),
         _ => number(text, kind),
     }
 }

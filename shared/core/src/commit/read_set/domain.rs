@@ -7,8 +7,9 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::value::{self, Instant, Reading, Span, Value};
 use crate::commit::partition_values::HIVE_DEFAULT_PARTITION;
+use crate::commit::sql::value::{self, Reading, Span, Value};
+use crate::commit::sql::{Instant, parse_day};
 use crate::delta::PartitionValues;
 use crate::delta::json::parse_strict;
 use crate::delta::schema::Primitive;
@@ -133,7 +134,7 @@ pub fn bound(found: &Json, kind: &Primitive) -> Option<Span> {
     };
     match kind {
         Primitive::Binary => None,
-        Primitive::Date => value::day(&text).map(|day| Span::at(Value::Day(day))),
+        Primitive::Date => parse_day(&text).map(|day| Span::at(Value::Day(day))),
         Primitive::Timestamp | Primitive::TimestampNtz => {
             let instant = Instant::parse(&text)?;
             // Without a zone where there should be one, it is anybody's.

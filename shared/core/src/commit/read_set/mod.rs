@@ -11,9 +11,7 @@ mod domain;
 mod infer;
 mod predicate;
 mod spark;
-mod sql;
-mod tokens;
-mod value;
+mod text;
 
 #[cfg(test)]
 mod tests;
@@ -21,8 +19,7 @@ mod tests;
 pub use bind::physical_name;
 pub use declared::{DeclaredFile, DeclaredReadSet, declared};
 pub use domain::bound;
-pub use predicate::{Column, Comparison, Literal, Origin, Predicate, ReadPredicate, Zone};
-pub use value::{Instant, read};
+pub use predicate::{Column, Literal, Origin, Predicate, ReadPredicate, Zone};
 
 use super::table_facts::{FileValues, TableFacts};
 use crate::delta::Actions;
