@@ -263,7 +263,9 @@ async fn evaluate(
             Err(refusal.into())
         }
         (Err(Undecided::Failed(error)), _) => Err(error),
-        (Err(Undecided::Because(text)), what) => Err(unproven(&add.path, what, &text).into()),
+        (Err(Undecided::Because(text) | Undecided::TooMuch(text)), what) => {
+            Err(unproven(&add.path, what, &text).into())
+        }
     }
 }
 
