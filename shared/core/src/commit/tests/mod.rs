@@ -5,6 +5,7 @@ mod crashes;
 mod flow;
 mod hostile;
 mod house;
+mod identity;
 pub(in crate::commit) mod judging;
 mod kit;
 mod log_store;
