@@ -31,6 +31,7 @@ pub mod files;
 pub mod fold;
 pub mod head;
 pub mod housekeeping;
+pub mod identity;
 pub mod inline;
 pub mod isolation;
 pub mod judge;

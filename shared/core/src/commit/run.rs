@@ -15,7 +15,7 @@ use super::fold::{self, fold};
 use super::head::{Age, Head, LogStore};
 use super::judge::{self, Admission, Judgement};
 use super::keys::{self, ProposalId, content_hash};
-use super::log_store::{self, Inspection};
+use super::log_store::{self, Inspection, Look};
 use super::lookup::Lookup;
 use super::proposal::{Proposal, Status, SyncState};
 use super::publish::{self, Published};
@@ -65,7 +65,7 @@ pub(super) async fn run(
 ) -> Result<Outcome, CommitError> {
     let content = ahead.take_content(staged);
     let id = ProposalId(staged.key.id);
-    let mut run = Run { ctx, staged, id, ahead, content, proved: None, fence_waited_ms: 0 };
+    let mut run = Run { ctx, staged, id, ahead, content, proved: None, fence_waited_ms: 0, look: Look::IfNews };
     for _ in 0..ATTEMPTS_MAX {
         ctx.check_time("judging a commit", CLAIM_MS)?;
         // A view is used once and put back only where it is known to be right.
@@ -100,6 +100,8 @@ struct Run<'a> {
     /// The head under which all files were seen to exist, once they passed.
     proved: Option<Proof>,
     fence_waited_ms: i64,
+    /// Whether the log store is looked at for a reason of this run's own.
+    look: Look,
 }
 
 struct Proof {
@@ -221,7 +223,7 @@ impl Run<'_> {
             return self.record_ignored(&view.head, proposal).await;
         }
         if is_fresh {
-            match log_store::inspect(self.ctx, view).await {
+            match log_store::inspect(self.ctx, view, self.look).await {
                 Ok(Inspection::Fine) => {}
                 Ok(Inspection::Moved) => return Ok(Step::Again),
                 Ok(Inspection::Refused(refusal)) | Err(ViewError::Refused(refusal)) => {
@@ -366,7 +368,14 @@ impl Run<'_> {
         let durable = self.durable(&proposal, content, &admission, log_store).await?;
         let head = view.settled_head();
         let claimed = claim::claim(self.ctx, &head, &proposal, admission.version, &durable, log_store).await?;
-        let Claimed::Yes { head, proposal } = claimed else { return Ok(Step::Again) };
+        let (head, proposal) = match claimed {
+            Claimed::Yes { head, proposal } => (head, proposal),
+            Claimed::No => return Ok(Step::Again),
+            Claimed::LogStoreEntry => {
+                self.look = Look::Always;
+                return Ok(Step::Again);
+            }
+        };
         let Some(claim) = head.claim.clone() else { return Ok(Step::Again) };
         match publish::publish(self.ctx, &view.root, &durable.bytes, &claim).await? {
             Published::Ours { etag } => {
@@ -581,6 +590,6 @@ fn staged_gone() -> Refusal {
 pub(super) async fn refuse_too_slow(ctx: Context<'_>, staged: &Staged, error: &CommitError) -> Result<(), CommitError> {
     let mut ahead = Ahead::default();
     let id = ProposalId(staged.key.id);
-    let mut run = Run { ctx, staged, id, ahead: &mut ahead, content: None, proved: None, fence_waited_ms: 0 };
+    let mut run = Run { ctx, staged, id, ahead: &mut ahead, content: None, proved: None, fence_waited_ms: 0, look: Look::IfNews };
     run.refuse_unread(fold::too_slow(error)).await.map(|_| ())
 }

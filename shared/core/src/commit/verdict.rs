@@ -102,6 +102,16 @@ pub struct Place {
     pub expected: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
+    /// Where rows are the trouble and it is known which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<RowRange>,
+}
+
+/// Rows of a file, counted from 0; both ends belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowRange {
+    pub first: u64,
+    pub last: u64,
 }
 
 /// Why a proposal was not committed. One pointer wide, since it travels in results.

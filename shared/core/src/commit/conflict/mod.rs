@@ -35,6 +35,7 @@ use super::verdict::{Exception, Refusal};
 use super::version_record::Blindness;
 use crate::delta::snapshot::{FileKey, LoggedCommit};
 use crate::delta::{DomainMetadata, PathError, Version};
+use crate::ports::IdentityWriters;
 use crate::store::ObjectKey;
 pub use own::landed;
 use winner::Winner;
@@ -77,6 +78,7 @@ pub struct FoldInputs<'a> {
     pub files: Option<&'a FileFacts>,
     /// What was recorded of winners that we admitted.
     pub blindness: &'a BTreeMap<Version, Blindness>,
+    pub identity_writers: IdentityWriters,
 }
 
 /// What the candidate has to take over from the winners, and what could not be decided yet.

@@ -19,7 +19,7 @@ use crate::delta::snapshot::{self, LoggedCommit, key_of_remove};
 use crate::delta::testkit::{TABLE_ID, TableKit, creation_of, text};
 use crate::delta::{Snapshot, Version, features};
 use crate::location::Location;
-use crate::ports::IsolationLevel;
+use crate::ports::{IdentityWriters, IsolationLevel};
 
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
@@ -29,6 +29,7 @@ pub struct Scene {
     /// Read version 0.
     pub candidate: Vec<Value>,
     pub isolation: IsolationLevel,
+    pub identity: IdentityWriters,
     pub blindness: BTreeMap<Version, Blindness>,
 }
 
@@ -110,6 +111,7 @@ impl Scene {
                 winners: &winners,
                 files: files.as_ref(),
                 default_isolation: self.isolation,
+                identity_writers: self.identity,
                 blindness: &self.blindness,
             });
             let Judgement::NeedsFiles(more) = judgement else { return judgement };
@@ -140,6 +142,7 @@ impl Scene {
             },
             files: Some(&files),
             blindness: &self.blindness,
+            identity_writers: self.identity,
         };
         let before = Before::Known(Box::new(files.table_at_read().unwrap().clone()));
         fold(inputs, before, &loaded.winners).map(|_| ())
