@@ -217,6 +217,29 @@ async fn k_files_are_k_range_reads_and_known_footers_one_head_each() {
 }
 
 #[tokio::test]
+async fn a_footer_that_was_read_before_its_turn_costs_one_look_at_its_turn() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    kit.propose(1, 1, &[kit.file("first.parquet").await, append_info()]).await;
+    let cost = async |kit: &Kit, ids: std::ops::Range<u128>| {
+        let mut staged = Vec::new();
+        for id in ids {
+            staged.push(kit.stage(2, id, &[kit.file(&format!("{id}.parquet")).await, append_info()]).await);
+        }
+        let before = kit.table.world.ports.objects.object_usage();
+        for (_, outcome) in kit.judge_all(staged).await {
+            assert!(super::kit::verdict(outcome).committed_version().is_some());
+        }
+        let used = kit.table.world.ports.objects.object_usage().since(&before);
+        (used.gets, used.heads)
+    };
+    // The staged commit and the footer.
+    let (gets, heads) = cost(&kit, 10..11).await;
+    assert_eq!((gets, heads), (2, 0), "fresh");
+    let (more_gets, more_heads) = cost(&kit, 20..25).await;
+    assert_eq!((more_gets, more_heads), (10, 4), "the first one is fresh, the others were read ahead");
+}
+
+#[tokio::test]
 async fn a_known_footer_of_an_object_that_changed_is_read_anew() {
     let kit = Kit::unpartitioned(json!({})).await;
     let add = kit.file("a.parquet").await;
@@ -235,11 +258,20 @@ async fn a_known_footer_of_an_object_that_changed_is_read_anew() {
     assert_eq!(verdict.refusal().unwrap().error_class, "DELTA_MERGE_INCOMPATIBLE_DATATYPE");
 }
 
-/// Counts how many reads are under way at the same time.
+/// Counts how many reads are under way at the same time, and loses an object when another one is written.
 struct Crowd {
     inner: Arc<MemoryObjects>,
     now: AtomicUsize,
     most: AtomicUsize,
+    /// End of the key that is written, and the key that is lost then.
+    loses: Option<(&'static str, ObjectKey)>,
+}
+
+impl Crowd {
+    fn of(kit: &Kit) -> Crowd {
+        let inner = kit.table.world.objects.clone();
+        Crowd { inner, now: AtomicUsize::new(0), most: AtomicUsize::new(0), loses: None }
+    }
 }
 
 #[async_trait]
@@ -270,6 +302,9 @@ impl ReadObjects for Crowd {
 #[async_trait]
 impl Objects for Crowd {
     async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
+        if let Some((_, lost)) = self.loses.as_ref().filter(|(end, _)| at.key.ends_with(end)) {
+            self.inner.delete(lost, None).await?;
+        }
         self.inner.put(at, bytes, options).await
     }
 
@@ -286,6 +321,29 @@ impl Objects for Crowd {
     }
 }
 
+#[tokio::test]
+async fn a_file_that_goes_after_its_footer_was_read_ahead_is_missed() {
+    let mut kit = Kit::unpartitioned(json!({})).await;
+    kit.propose(1, 1, &[kit.file("first.parquet").await, append_info()]).await;
+    let mut staged = Vec::new();
+    for id in 2..5 {
+        staged.push(kit.stage(2, id, &[kit.file(&format!("{id}.parquet")).await, append_info()]).await);
+    }
+    // When version 2 is published, footers of all three were read.
+    let loses = Some(("00000000000000000002.json", kit.table.root.object("4.parquet")));
+    kit.app.ports.objects = Arc::new(Crowd { loses, ..Crowd::of(&kit) });
+    let said: Vec<_> = kit
+        .judge_all(staged)
+        .await
+        .into_iter()
+        .map(|(_, outcome)| {
+            let verdict = super::kit::verdict(outcome);
+            verdict.refusal().map(|refusal| refusal.reason.clone())
+        })
+        .collect();
+    assert_eq!(said, [None, None, Some("FILE_MISSING".to_owned())]);
+}
+
 /// Milliseconds that one read takes in the model.
 const READ_MS: usize = 60;
 
@@ -296,8 +354,7 @@ fn modelled_ms(files: usize) -> usize {
 #[tokio::test]
 async fn files_are_read_as_many_at_a_time_as_the_cap_allows() {
     let mut kit = Kit::unpartitioned(json!({})).await;
-    let crowd =
-        Arc::new(Crowd { inner: kit.table.world.objects.clone(), now: AtomicUsize::new(0), most: AtomicUsize::new(0) });
+    let crowd = Arc::new(Crowd::of(&kit));
     let lines = files(&kit, 100).await;
     kit.app.ports.objects = crowd.clone();
     let verdict = kit.propose(1, 1, &lines).await;
