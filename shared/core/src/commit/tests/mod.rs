@@ -6,7 +6,7 @@ mod flow;
 mod hostile;
 mod house;
 pub(in crate::commit) mod judging;
-mod kit;
+pub(in crate::commit) mod kit;
 mod log_store;
 mod matrix;
 mod model;
