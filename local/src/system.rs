@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lakewarden_aws::{AwsParts, Clients, Connection, QueueUrls, SqsQueue, TableNames};
 use lakewarden_core::location::Location;
-use lakewarden_core::ports::{App, Settings};
+use lakewarden_core::ports::{App, Settings, UnitySettings};
 use lakewarden_core::predicate::Mode;
 use lakewarden_core::store::{Clock, QueueName, RandomIds, SystemClock};
 use serde_json::{Value, json};
@@ -335,6 +335,7 @@ async fn build_app(
         partition_moves: args.partition_moves.into(),
         default_partition: if args.strict_default_partition { Mode::Strict } else { Mode::Lenient },
         max_partitions_per_table: args.max_partitions_per_table,
+        unity: UnitySettings { storage: Some(Location::new("lake", "unity")), ..UnitySettings::default() },
         ..Settings::default()
     };
     let parts = AwsParts {

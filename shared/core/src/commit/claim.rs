@@ -224,7 +224,7 @@ fn stands(proposal: &Proposal, claim: &Claim) -> bool {
     proposal.status == Status::Claimed { version: claim.version, attempt: claim.attempt }
 }
 
-fn blindness(commit: &LoggedCommit) -> Blindness {
+pub(super) fn blindness(commit: &LoggedCommit) -> Blindness {
     let declared = super::read_set::declared(&commit.actions).ok().flatten();
     if super::read_set::is_blind_append(&commit.actions, declared.as_ref()) {
         Blindness::Blind
@@ -269,7 +269,8 @@ fn first_state(commit: &LoggedCommit) -> Option<TableState> {
     Some(TableState::created(commit.actions.protocol.clone()?, commit.actions.metadata.clone()?))
 }
 
-fn committed(
+/// The proposal as it is once its claim is in the table.
+pub(super) fn committed(
     ctx: Context<'_>,
     proposal: &Proposal,
     claim: &Claim,

@@ -493,6 +493,9 @@ impl Run<'_> {
                 content::new_proposal(self.ctx, self.staged, head.generation, &content)
             }
         };
+        if head.managed.is_some() {
+            return self.record_ignored(&head, proposal).await;
+        }
         self.refuse(&head, &proposal, refusal, Status::Rejected).await
     }
 
@@ -565,7 +568,7 @@ fn made_for_another_table(view: &View, content: &Content) -> Option<Refusal> {
 }
 
 /// The answer to a proposal whose id was used for other content before; not stored.
-fn reused(stored: &Proposal) -> Proposal {
+pub(super) fn reused(stored: &Proposal) -> Proposal {
     let text = format!("the id {} was used for other content before (now {})", stored.id, stored.status.name());
     let refusal = Refusal::new(
         Exception::ProposalReusedException,
