@@ -88,6 +88,7 @@ struct OneOf {
 struct Place {
     at: Source,
     kind: Primitive,
+    field: Field,
 }
 
 #[derive(Clone, Debug)]
@@ -174,7 +175,8 @@ impl<'a> Binder<'a> {
     }
 
     fn place(&mut self, fields: &[&Field]) -> Option<Place> {
-        let DataType::Primitive(kind) = &fields.last()?.data_type else { return None };
+        let field = *fields.last()?;
+        let DataType::Primitive(kind) = &field.data_type else { return None };
         self.has_column = true;
         let metadata = self.table.metadata;
         let partition = match fields {
@@ -186,7 +188,7 @@ impl<'a> Binder<'a> {
             Some(name) => Source::Partition(name),
             None => Source::Data(fields.iter().map(|field| physical_name(metadata, field).to_owned()).collect()),
         };
-        Some(Place { at, kind: kind.clone() })
+        Some(Place { at, kind: kind.clone(), field: field.clone() })
     }
 
     /// The one way to read the name as a column of the table; engines ignore case.
@@ -368,13 +370,75 @@ impl OneOf {
 impl Bound {
     /// The outcomes for the rows of a file; statistics are parsed when first needed.
     pub fn outcomes(&self, file: FileValues<'_>) -> Outcomes {
-        FileView { file, stats: std::cell::OnceCell::new() }.outcomes(&self.root)
+        FileView { file, stats: std::cell::OnceCell::new(), row: None }.outcomes(&self.root)
+    }
+
+    /// Whether a row may satisfy it; `file` gives the values of partition columns.
+    pub fn may_hold(&self, file: FileValues<'_>, row: &RowValues<'_>) -> bool {
+        FileView { file, stats: std::cell::OnceCell::new(), row: Some(row) }.outcomes(&self.root).truth
+    }
+
+    /// Whether it is understood in all its parts, and looks at plain columns of the row alone: then rows can be asked one
+    /// by one.
+    pub fn is_by_row(&self) -> bool {
+        is_by_row(&self.root)
+    }
+
+    /// Data columns that it looks at; some may be there twice.
+    pub fn columns(&self) -> Vec<ColumnOfReads<'_>> {
+        let mut found = Vec::new();
+        columns_of(&self.root, &mut found);
+        found
+    }
+}
+
+/// What a row has in a column, by the path of its name in files.
+pub type RowValues<'a> = dyn Fn(&[String]) -> Option<Domain> + 'a;
+
+fn is_by_row(node: &Node) -> bool {
+    let is_plain = |place: &Place| match &place.at {
+        Source::Partition(_) => true,
+        Source::Data(path) => path.len() == 1,
+    };
+    match node {
+        Node::Always | Node::Null => true,
+        Node::Unknown | Node::Compare(_, _, None) => false,
+        Node::And(parts) | Node::Or(parts) => parts.iter().all(is_by_row),
+        Node::Not(part) => is_by_row(part),
+        Node::Compare(_, place, Some(_)) | Node::IsNull(place) => is_plain(place),
+        Node::In(list) => !list.has_unusable && is_plain(&list.at),
+    }
+}
+
+fn columns_of<'a>(node: &'a Node, found: &mut Vec<ColumnOfReads<'a>>) {
+    let mut take = |place: &'a Place| {
+        if let Source::Data(path) = &place.at {
+            found.push(ColumnOfReads { field: &place.field, path, kind: &place.kind });
+        }
+    };
+    match node {
+        Node::Always | Node::Unknown | Node::Null => {}
+        Node::And(parts) | Node::Or(parts) => parts.iter().for_each(|part| columns_of(part, found)),
+        Node::Not(part) => columns_of(part, found),
+        Node::Compare(_, place, _) | Node::IsNull(place) => take(place),
+        Node::In(list) => take(&list.at),
     }
 }
 
 struct FileView<'a> {
     file: FileValues<'a>,
     stats: std::cell::OnceCell<Option<Stats>>,
+    /// One row is looked at instead of all.
+    row: Option<&'a RowValues<'a>>,
+}
+
+/// A data column that a condition looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnOfReads<'a> {
+    pub field: &'a Field,
+    /// Its name in files.
+    pub path: &'a [String],
+    pub kind: &'a Primitive,
 }
 
 impl FileView<'_> {
@@ -405,6 +469,9 @@ impl FileView<'_> {
         match &place.at {
             Source::Partition(name) => Domain::of_partition(self.file.partition_values, name, &place.kind),
             Source::Data(path) => {
+                if let Some(row) = self.row {
+                    return row(path).unwrap_or_else(|| Domain::any(&place.kind));
+                }
                 let stats = self.stats.get_or_init(|| self.file.stats.and_then(Stats::parse));
                 Domain::of_stats(stats.as_ref(), path, &place.kind)
             }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json};
 use super::value::{self, Instant, Reading, Span, Value};
 use crate::commit::partition_values::HIVE_DEFAULT_PARTITION;
 use crate::delta::PartitionValues;
+use crate::delta::footer::Datum;
 use crate::delta::json::parse_strict;
 use crate::delta::schema::Primitive;
 use crate::partition::Number;
@@ -54,6 +55,34 @@ impl Domain {
             }
             Some(Reading::NaN) => known,
             None => Domain::any(kind),
+        }
+    }
+
+    /// One value of a data column. One whose type is not compared with the column's may be any.
+    pub fn of_value(value: Option<&Datum>, kind: &Primitive) -> Domain {
+        let any = Domain::any(kind);
+        let known = Domain { may_be_null: false, ..any.clone() };
+        let value = match (value, kind) {
+            (None, _) => return Domain { may_be_null: true, may_be_value: false, may_be_nan: false, ..any },
+            (Some(value), _) if value.is_nan() => return known,
+            (Some(Datum::Flag(flag)), Primitive::Boolean) => Some(Value::Flag(*flag)),
+            (Some(Datum::Int(number)), Primitive::Byte | Primitive::Short | Primitive::Integer | Primitive::Long) => {
+                Number::parse_integer(&number.to_string()).map(Value::Exact)
+            }
+            (Some(Datum::Decimal { unscaled, scale }), Primitive::Decimal { .. }) => {
+                Number::parse_decimal(&format!("{unscaled}e-{scale}")).map(Value::Exact)
+            }
+            (Some(Datum::Float(number)), Primitive::Float | Primitive::Double) => Some(Value::Float(*number)),
+            (Some(Datum::Text(text)), Primitive::String) => Some(Value::Text(text.clone())),
+            (Some(Datum::Day(day)), Primitive::Date) => Some(Value::Day(*day)),
+            (Some(Datum::Instant(nanos)), Primitive::Timestamp | Primitive::TimestampNtz) => {
+                Some(Value::Instant(*nanos))
+            }
+            _ => None,
+        };
+        match value.map(Span::at) {
+            Some(span) => Domain { low: Some(span.low), high: Some(span.high), may_be_nan: false, ..known },
+            None => known,
         }
     }
 

@@ -18,9 +18,9 @@ mod value;
 #[cfg(test)]
 mod tests;
 
-pub use bind::physical_name;
+pub use bind::{ColumnOfReads, RowValues, physical_name};
 pub use declared::{DeclaredFile, DeclaredReadSet, declared};
-pub use domain::bound;
+pub use domain::{Domain, Stats, bound};
 pub use predicate::{Column, Comparison, Literal, Origin, Predicate, ReadPredicate, Zone};
 pub use value::{Instant, read};
 
@@ -80,6 +80,28 @@ impl BoundReads {
             predicate if predicate.has_column => "WITHOUT_HINT",
             _ => "PREDICATES_NEED_REWRITE",
         })
+    }
+
+    /// Whether rows can be asked one by one whether they were read: every predicate is understood in all its parts and
+    /// looks at plain columns of the row alone.
+    pub fn is_by_row(&self) -> bool {
+        !self.whole_table && self.predicates.iter().all(bind::Bound::is_by_row)
+    }
+
+    /// Data columns that decide whether a row was read, each once.
+    pub fn columns(&self) -> Vec<ColumnOfReads<'_>> {
+        let mut found: Vec<ColumnOfReads<'_>> = Vec::new();
+        for column in self.predicates.iter().flat_map(bind::Bound::columns) {
+            if !found.iter().any(|known| known.path == column.path) {
+                found.push(column);
+            }
+        }
+        found
+    }
+
+    /// Whether a row may have been read; `file` gives the values of partition columns, `row` those of data columns.
+    pub fn may_hold(&self, file: FileValues<'_>, row: &RowValues<'_>) -> bool {
+        self.whole_table || self.predicates.iter().any(|predicate| predicate.may_hold(file, row))
     }
 
     /// Whether every file counts as read, whatever its values are.
