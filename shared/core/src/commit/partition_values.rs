@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use percent_encoding::percent_decode_str;
 
-use super::read_set::{physical_name, read};
+use super::read_set::physical_name;
+use super::sql::value::read;
 use super::verdict::{Exception, Refusal};
 use crate::delta::schema::{DataType, Schema};
 use crate::delta::{Metadata, PartitionValues};

@@ -23,7 +23,9 @@ impl Check<'_> {
             let text = format!("version {} added a file that this commit should have read", self.version());
             let (reason, text) = match self.row_that_was_read(file) {
                 Some(Match::No) => continue,
-                Some(Match::Row(row)) => (reason, format!("{text}: its row {row} may satisfy what was read")),
+                Some(Match::Row(row, values)) => {
+                    (reason, format!("{text}: its row {row} ({values}) may be one of those"))
+                }
                 Some(Match::TooMuch(why)) => ("ALLOTTED_TIME_EXCEEDED", format!("{text}, unless it was read: {why}")),
                 Some(Match::Unknown(why)) => (reason, format!("{text}; its rows cannot be told: {why}")),
                 None => (reason, text),

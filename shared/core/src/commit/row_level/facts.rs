@@ -39,8 +39,8 @@ impl RowNeeds {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Match {
     No,
-    /// The first one that may.
-    Row(u64),
+    /// The first one that may, and its values.
+    Row(u64, String),
     /// Reading would take more than is allowed.
     TooMuch(String),
     /// It cannot be told, so there may be one.

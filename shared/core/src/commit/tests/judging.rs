@@ -142,7 +142,7 @@ impl Scene {
             facts.vectors.insert(key.clone(), rows);
         }
         for key in needs.files.keys() {
-            let found = self.matches.get(&key.key).cloned().unwrap_or(Match::Row(0));
+            let found = self.matches.get(&key.key).cloned().unwrap_or_else(|| Match::Row(0, String::new()));
             facts.matches.insert(key.clone(), found);
         }
     }

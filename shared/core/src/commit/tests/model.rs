@@ -338,7 +338,7 @@ impl History {
         if let Some(of) = program.condition() {
             for (path, file) in &self.files {
                 let row = file.rows.iter().position(|(id, row)| of.selects(*id, row.0));
-                let found = row.map_or(Match::No, |row| Match::Row(u64::try_from(row).unwrap()));
+                let found = row.map_or(Match::No, |row| Match::Row(u64::try_from(row).unwrap(), String::new()));
                 scene.matches.insert(format!("wh/t/{path}"), found);
             }
         }
