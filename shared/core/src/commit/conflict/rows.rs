@@ -197,7 +197,9 @@ impl<'a> Check<'a> {
             return false;
         }
         let winner = self.winner;
-        let Some(added) = winner.replaced(key) else { return remove.data_change && !winner.has_doubles };
+        let Some(added) = winner.replaced(key) else {
+            return !winner.has_doubles && (remove.data_change || !self.winner_clusters());
+        };
         // It only ever got more rows where there was no vector before.
         if remove.deletion_vector.is_none() {
             return true;

@@ -20,7 +20,7 @@ use crate::delta::deletion_vector::{self, RowSet};
 use crate::delta::schema::Schema;
 use crate::delta::snapshot::{self, LoggedCommit, key_of_remove};
 use crate::delta::testkit::{TABLE_ID, TableKit, creation_of, text};
-use crate::delta::{Snapshot, Version, features};
+use crate::delta::{DeletionVector, Snapshot, Version, features};
 use crate::location::Location;
 use crate::ports::IsolationLevel;
 
@@ -257,11 +257,15 @@ pub fn under(mut line: Value, vector: &str, cardinality: i64) -> Value {
 }
 
 /// The same action, under an inline vector of these rows.
-pub fn deleted(mut line: Value, rows: impl IntoIterator<Item = u64>) -> Value {
-    let vector = deletion_vector::inline(&rows.into_iter().collect::<RowSet>());
+pub fn deleted(line: Value, rows: impl IntoIterator<Item = u64>) -> Value {
+    deleted_by(line, &deletion_vector::inline(&rows.into_iter().collect::<RowSet>()))
+}
+
+/// The same action, under a vector.
+pub fn deleted_by(mut line: Value, vector: &DeletionVector) -> Value {
     for action in ["add", "remove"] {
         if !line[action].is_null() {
-            line[action]["deletionVector"] = serde_json::to_value(&vector).unwrap();
+            line[action]["deletionVector"] = serde_json::to_value(vector).unwrap();
         }
     }
     if let Some(stats) = line["add"]["stats"].as_str() {
