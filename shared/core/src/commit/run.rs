@@ -20,6 +20,7 @@ use super::lookup::Lookup;
 use super::proposal::{Proposal, Status, SyncState};
 use super::publish::{self, Published};
 use super::rebase;
+use super::row_level;
 use super::sync;
 use super::vectors::check_vectors;
 use super::verdict::{Exception, Refusal, Verdict};
@@ -311,7 +312,7 @@ impl Run<'_> {
             Judgement::Supersede(refusal) => self.refuse(&view.head, &proposal, refusal, Status::Superseded).await,
             Judgement::Landed { version } => self.land(&view.head, &proposal, version).await,
             Judgement::Admit(admission) => self.admit(view, proposal, content, candidate, *admission).await,
-            Judgement::NeedsFiles(_) => Ok(Step::Again),
+            Judgement::NeedsFiles(_) | Judgement::NeedsRows(_) => Ok(Step::Again),
         }
     }
 
@@ -359,6 +360,13 @@ impl Run<'_> {
             Ok(warnings) => {
                 proposal.warnings = admission.warnings.iter().chain(warnings).cloned().collect();
             }
+            Err(FileError::Refused(refusal)) => {
+                return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
+            }
+            Err(FileError::Failed(error)) => return Err(error),
+        }
+        match row_level::edits::prepare(self.ctx, &view.root, &admission.publication).await {
+            Ok(()) => {}
             Err(FileError::Refused(refusal)) => {
                 return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
             }

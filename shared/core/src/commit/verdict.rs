@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::proposal::{Proposal, Status, SyncState};
+use super::row_level::merge::SameRows;
 use crate::delta::Version;
 
 /// Longest text of a message; commits can carry paths of any length.
@@ -146,6 +147,9 @@ pub struct RefusalText {
     pub place: Place,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub winner: Option<Winner>,
+    /// Rows that a winner changed, too; the first files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub same_rows: Vec<SameRows>,
     /// Further problems of the same kind, one text each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<String>,
@@ -161,6 +165,7 @@ impl Refusal {
             advice: advice.to_owned(),
             place: Place::default(),
             winner: None,
+            same_rows: Vec::new(),
             more: Vec::new(),
         }))
     }

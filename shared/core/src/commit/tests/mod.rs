@@ -2,6 +2,7 @@ mod audits;
 mod budget;
 mod conflicts;
 mod crashes;
+pub(in crate::commit) mod engine;
 mod flow;
 mod hostile;
 mod house;
