@@ -3,6 +3,7 @@ mod budget;
 mod conflicts;
 mod crashes;
 mod flow;
+mod follow;
 mod hostile;
 mod house;
 pub(in crate::commit) mod judging;
