@@ -49,6 +49,7 @@ pub mod recover;
 pub mod run;
 pub mod sanity;
 pub mod spill;
+pub mod sql;
 pub mod statistics_honesty;
 pub mod sync;
 pub mod table_facts;

@@ -2,7 +2,8 @@
 
 use percent_encoding::percent_decode_str;
 
-use super::read_set::{physical_name, read};
+use super::read_set::physical_name;
+use super::sql::value::read;
 use super::verdict::{Exception, Refusal};
 use crate::delta::schema::{DataType, Schema};
 use crate::delta::{Metadata, PartitionValues};

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use parquet::file::metadata::ParquetMetaData;
 use serde_json::{Map, Value};
 
-use super::constraints::{parse_day, parse_instant};
+use super::sql::{parse_day, parse_instant};
 use super::verdict::{Exception, Refusal, clip};
 use crate::delta::AddFile;
 use crate::delta::footer::{Bound, Datum, FileField, FileIndex, Kind, LeafFacts, Node, facts_of_file};

@@ -2,9 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::eval::{eval, order, read_as};
-use super::expr::{Arithmetic, Comparison, Expr};
-use super::time::{self, NANOS_PER_DAY};
+use crate::commit::sql::{Arithmetic, Comparison, Expr, NANOS_PER_DAY, arithmetic, eval, order, read_as, time};
 use crate::delta::footer::{Bound, Datum, LeafFacts};
 use crate::delta::schema::Primitive;
 
@@ -113,7 +111,7 @@ fn condition(expr: &Expr, negates: bool, slots: &[Range]) -> Truth {
         }
         Expr::Compare(Comparison::NullSafeEqual, a, b) => null_safe(&range(a, slots), &range(b, slots), negates),
         Expr::Compare(how, a, b) => {
-            let how = if negates { opposite(*how) } else { *how };
+            let how = if negates { how.opposite() } else { *how };
             compared(how, &range(a, slots), &range(b, slots))
         }
         Expr::IsNull(inner) => is_null(&range(inner, slots), negates),
@@ -141,17 +139,6 @@ fn either(a: Truth, b: Truth) -> Truth {
         always: a.always || b.always,
         never: a.never && b.never,
         has_witness: (a.has_witness && b.never) || (a.never && b.has_witness),
-    }
-}
-
-fn opposite(how: Comparison) -> Comparison {
-    match how {
-        Comparison::Equal | Comparison::NullSafeEqual => Comparison::NotEqual,
-        Comparison::NotEqual => Comparison::Equal,
-        Comparison::Less => Comparison::GreaterOrEqual,
-        Comparison::LessOrEqual => Comparison::Greater,
-        Comparison::Greater => Comparison::LessOrEqual,
-        Comparison::GreaterOrEqual => Comparison::Less,
     }
 }
 
@@ -396,7 +383,7 @@ fn sum(how: Arithmetic, a: &Range, b: &Range) -> Range {
     let is_one_sided = a.constant().is_some() || b.constant().is_some();
     let end = |a: &Option<Bound>, b: &Option<Bound>| {
         let (a, b) = (a.as_ref()?, b.as_ref()?);
-        let value = super::eval::arithmetic(how, &a.value, &b.value).ok().filter(|value| !value.is_nan())?;
+        let value = arithmetic(how, &a.value, &b.value).ok().filter(|value| !value.is_nan())?;
         Some(Bound { value, is_exact: is_one_sided && a.is_exact && b.is_exact })
     };
     let (low, high) = match how {

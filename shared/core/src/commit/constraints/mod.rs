@@ -1,25 +1,18 @@
 //! What must hold of every row: CHECK constraints, invariants and generated columns.
 //!
-//! `expr` parses the SQL, `eval` computes it on a row, `bounds` on what statistics say of many rows. What is not
+//! [`super::sql`] parses the SQL and computes it on a row, `bounds` on what statistics say of many rows. What is not
 //! understood, or not computed alike by all engines, is not proved; the table's policy decides then.
 
 mod bounds;
-mod eval;
-mod expr;
-mod functions;
-mod lexer;
 mod rules;
-mod time;
 
 #[cfg(test)]
 mod tests;
 
 pub use bounds::{NullRows, Range, Truth, truth};
-pub use eval::truth_of;
-pub use expr::Expr;
 pub use rules::{Rule, RuleKind, guarded_columns, rules_of};
-pub use time::{parse_day, parse_instant};
 
+use super::sql::cast;
 use super::verdict::Refusal;
 use crate::delta::Metadata;
 use crate::delta::footer::Datum;
@@ -74,7 +67,7 @@ pub fn partition_datum(text: Option<&str>, kind: &Primitive) -> Option<Option<Da
         Primitive::Binary => None,
         Primitive::Float => text.parse::<f32>().ok().map(|value| Datum::Float(value.into())),
         Primitive::Double => text.parse().ok().map(Datum::Float),
-        kind => functions::cast(&Datum::Text(text.to_owned()), kind).ok(),
+        kind => cast(&Datum::Text(text.to_owned()), kind).ok(),
     };
     datum.map(Some)
 }

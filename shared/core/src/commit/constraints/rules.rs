@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::expr::{Comparison, Expr};
+use crate::commit::sql::{Comparison, Expr};
 use crate::delta::Metadata;
 use crate::delta::schema::{DataType, Schema};
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::commit::sql::{Expr, parse_day, parse_instant, truth_of};
 use crate::delta::footer::{Bound, LeafFacts};
 
 fn int(value: i128) -> Option<Datum> {

@@ -1,10 +1,11 @@
 //! The files of a candidate: footers before the claim, existence again at claim time where it is not proved.
 //!
 //! `refusals` has the words, `partition` compares partition values with what is in the file, `values` asks what must
-//! hold of every row, `scan` reads columns where statistics leave that open.
+//! hold of every row, `scan` reads columns where statistics leave that open; `rows` looks for rows that were read.
 
 mod partition;
 mod refusals;
+mod rows;
 mod scan;
 mod values;
 
@@ -16,7 +17,8 @@ use futures::stream::{FuturesOrdered, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::refusals::{changed, footer_refusal, missing, row_count_differs, schema_refusal, wrong_size};
-use self::scan::Budget;
+pub use self::rows::{FoundRow, RowQuestion, find_row};
+pub use self::scan::Budget;
 use super::ahead::Seen;
 use super::candidate::Candidate;
 use super::constraints::{self, Policy, Rule};

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::refusals::{changed, missing};
 use super::values::Source;
 use super::{FileError, FileJudge};
-use crate::commit::constraints::{Expr, truth_of};
+use crate::commit::context::Context;
 use crate::commit::error::CommitError;
+use crate::commit::sql::{Expr, truth_of};
 use crate::delta::footer::{Datum, Footer, Kind, PagesError, chunk_range, read_leaf};
 use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey};
 
@@ -27,7 +28,7 @@ const CHUNK_MAX_PLAIN_BYTES: i64 = 256 * 1024 * 1024;
 
 /// What one commit may still read, and a lock that keeps one row group in memory at a time.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub struct Budget {
     bytes: AtomicU64,
     values: AtomicU64,
     one: Arc<Semaphore>,
@@ -63,6 +64,8 @@ pub(super) struct RowRule {
 /// No decision.
 pub(super) enum Undecided {
     Failed(FileError),
+    /// It would take more than one commit may read.
+    TooMuch(String),
     Because(String),
 }
 
@@ -116,11 +119,7 @@ impl FileJudge<'_> {
             let rows = u64::try_from(rows).unwrap_or(0);
             let mut columns: BTreeMap<usize, Vec<Option<Datum>>> = BTreeMap::new();
             let leaves = rule.sources.iter().filter(|source| matches!(source, Source::Leaf { .. })).count();
-            if rows.saturating_mul(u64::try_from(leaves).unwrap_or(u64::MAX)) > GROUP_VALUES_MAX {
-                let text =
-                    format!("row group {group} has more than {GROUP_VALUES_MAX} values in the columns in question");
-                return Err(because(text));
-            }
+            check_group(*group, rows, leaves)?;
             for source in &rule.sources {
                 let Source::Leaf { leaf, kind } = source else { continue };
                 let mut column = Vec::new();
@@ -157,7 +156,42 @@ impl FileJudge<'_> {
         kind: &Kind,
         out: &mut (dyn FnMut(i16, Option<Datum>) + Send),
     ) -> Result<(), Undecided> {
-        self.ctx.check_time("reading columns for constraints", 0)?;
+        ColumnReads { ctx: self.ctx, budget: &self.budget }.read(key, footer, group, leaf, kind, out).await
+    }
+}
+
+/// Holding all values of a row group's columns must not take too much memory.
+pub(super) fn check_group(group: usize, rows: u64, leaves: usize) -> Result<(), Undecided> {
+    if rows.saturating_mul(u64::try_from(leaves).unwrap_or(u64::MAX)) > GROUP_VALUES_MAX {
+        let text = format!("row group {group} has more than {GROUP_VALUES_MAX} values in the columns in question");
+        return Err(Undecided::TooMuch(text));
+    }
+    Ok(())
+}
+
+/// Reads of column chunks, as far as the budget goes.
+#[derive(Clone, Copy)]
+pub(super) struct ColumnReads<'a> {
+    pub ctx: Context<'a>,
+    pub budget: &'a Budget,
+}
+
+impl ColumnReads<'_> {
+    /// Waits until nobody else holds a row group in memory.
+    pub async fn alone(&self) -> Result<SemaphorePermit<'_>, Undecided> {
+        self.budget.one.acquire().await.map_err(|_| because("nothing is read any more"))
+    }
+
+    pub async fn read(
+        &self,
+        key: &ObjectKey,
+        footer: &Footer,
+        group: usize,
+        leaf: usize,
+        kind: &Kind,
+        out: &mut (dyn FnMut(i16, Option<Datum>) + Send),
+    ) -> Result<(), Undecided> {
+        self.ctx.check_time("reading columns", 0)?;
         let found = footer.metadata.row_groups().get(group);
         let Some((group, chunk)) = found.and_then(|found| Some((found, found.columns().get(leaf)?))) else {
             return Err(because("the file has no such column"));
@@ -169,7 +203,7 @@ impl FileJudge<'_> {
         };
         let is_small = length <= CHUNK_MAX_BYTES && chunk.uncompressed_size() <= CHUNK_MAX_PLAIN_BYTES;
         if !is_small || !take(&self.budget.bytes, length) || !take(&self.budget.values, entries) {
-            return Err(because("too much would have to be read"));
+            return Err(Undecided::TooMuch("too much would have to be read".to_owned()));
         }
         let bytes = self.fetch(key, footer, start, length).await?;
         read_leaf(bytes, start, chunk, kind, rows, out).map_err(|error| match error {

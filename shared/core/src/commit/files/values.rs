@@ -3,7 +3,8 @@
 use super::partition::describe;
 use super::scan::{NotNull, RowRule, Undecided};
 use super::{FileError, FileJudge};
-use crate::commit::constraints::{Expr, Policy, Range, Rule, RuleKind, partition_datum, truth};
+use crate::commit::constraints::{Policy, Range, Rule, RuleKind, partition_datum, truth};
+use crate::commit::sql::Expr;
 use crate::commit::verdict::{Exception, Refusal, clip};
 use crate::delta::AddFile;
 use crate::delta::footer::{Datum, FileField, Footer, Kind, Node, Presence, UnprovedNotNull, facts_of_group, find};
@@ -262,7 +263,9 @@ async fn evaluate(
             Err(refusal.into())
         }
         (Err(Undecided::Failed(error)), _) => Err(error),
-        (Err(Undecided::Because(text)), what) => Err(unproven(&add.path, what, &text).into()),
+        (Err(Undecided::Because(text) | Undecided::TooMuch(text)), what) => {
+            Err(unproven(&add.path, what, &text).into())
+        }
     }
 }
 

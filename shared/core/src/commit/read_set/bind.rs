@@ -3,8 +3,10 @@
 use std::cmp::Ordering;
 
 use super::domain::{Domain, FLOAT_DIGITS, Stats, decimal_bound};
-use super::predicate::{Column, Comparison, Literal, Origin, Predicate, ReadPredicate, Zone};
-use super::value::{self, Instant, Span, Value};
+use super::predicate::{Column, Literal, Origin, Predicate, ReadPredicate, Zone};
+use crate::commit::sql::Comparison;
+use crate::commit::sql::value::{Span, Value, flag};
+use crate::commit::sql::{Instant, parse_day};
 use crate::commit::table_facts::{FileValues, TableFacts};
 use crate::delta::Metadata;
 use crate::delta::schema::{DataType, Field, Primitive};
@@ -72,6 +74,16 @@ enum Node {
     IsNull(Place),
 }
 
+/// A column that predicates need of every row; its place in the list of [`BoundReads::columns`] is its slot in a row.
+///
+/// [`BoundReads::columns`]: super::BoundReads::columns
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadColumn {
+    /// Names in the table's schema, from the outside to the inside.
+    pub path: Vec<String>,
+    pub kind: Primitive,
+}
+
 /// A list of constants.
 #[derive(Debug)]
 struct OneOf {
@@ -88,6 +100,7 @@ struct OneOf {
 struct Place {
     at: Source,
     kind: Primitive,
+    slot: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -99,8 +112,10 @@ enum Source {
 }
 
 /// Finds the columns of `predicate`; what cannot be found or compared is unknown.
-pub fn bind(predicate: &ReadPredicate, table: TableFacts<'_>) -> Bound {
-    let mut binder = Binder { table, has_partition_column: false, has_column: false };
+///
+/// Columns get slots, which predicates of one set share.
+pub fn bind(predicate: &ReadPredicate, table: TableFacts<'_>, columns: &mut Vec<ReadColumn>) -> Bound {
+    let mut binder = Binder { table, has_partition_column: false, has_column: false, columns };
     let names_are_plain = || table.schema.walk().into_iter().all(|(_, field)| has_plain_name(field));
     let is_readable = predicate.origin != Origin::UnquotedSql || names_are_plain();
     let root = if is_readable { binder.node(&predicate.predicate) } else { Node::Unknown };
@@ -117,13 +132,14 @@ fn has_plain_name(field: &Field) -> bool {
     field.name.chars().all(|letter| letter.is_alphanumeric() || "_-$.".contains(letter))
 }
 
-struct Binder<'a> {
+struct Binder<'a, 'c> {
     table: TableFacts<'a>,
     has_partition_column: bool,
     has_column: bool,
+    columns: &'c mut Vec<ReadColumn>,
 }
 
-impl<'a> Binder<'a> {
+impl<'a> Binder<'a, '_> {
     fn node(&mut self, predicate: &Predicate) -> Node {
         match predicate {
             Predicate::Always => Node::Always,
@@ -186,7 +202,13 @@ impl<'a> Binder<'a> {
             Some(name) => Source::Partition(name),
             None => Source::Data(fields.iter().map(|field| physical_name(metadata, field).to_owned()).collect()),
         };
-        Some(Place { at, kind: kind.clone() })
+        let path = fields.iter().map(|field| field.name.clone()).collect();
+        let column = ReadColumn { path, kind: kind.clone() };
+        let slot = self.columns.iter().position(|known| *known == column).unwrap_or_else(|| {
+            self.columns.push(column);
+            self.columns.len() - 1
+        });
+        Some(Place { at, kind: kind.clone(), slot })
     }
 
     /// The one way to read the name as a column of the table; engines ignore case.
@@ -258,7 +280,7 @@ fn span_of(literal: &Literal, kind: &Primitive) -> Option<Span> {
         }
         Literal::Number(text) => return number(text, kind),
         Literal::Date(text) if *kind == Primitive::Date => {
-            return value::day(text).map(|day| Span::at(Value::Day(day)));
+            return parse_day(text).map(|day| Span::at(Value::Day(day)));
         }
         Literal::Timestamp(..) if *kind == Primitive::Date => return None,
         Literal::Date(text) => (text, Zone::Session),
@@ -270,8 +292,8 @@ fn span_of(literal: &Literal, kind: &Primitive) -> Option<Span> {
         Primitive::Timestamp | Primitive::TimestampNtz => instant(text, zone, kind),
         _ if is_time => None,
         Primitive::String => Some(Span::at(Value::Text(text.clone()))),
-        Primitive::Boolean => value::flag(text).map(|flag| Span::at(Value::Flag(flag))),
-        Primitive::Date => value::day(text).map(|day| Span::at(Value::Day(day))),
+        Primitive::Boolean => flag(text).map(|flag| Span::at(Value::Flag(flag))),
+        Primitive::Date => parse_day(text).map(|day| Span::at(Value::Day(day))),
         _ => number(text, kind),
     }
 }
@@ -368,7 +390,13 @@ impl OneOf {
 impl Bound {
     /// The outcomes for the rows of a file; statistics are parsed when first needed.
     pub fn outcomes(&self, file: FileValues<'_>) -> Outcomes {
-        FileView { file, stats: std::cell::OnceCell::new() }.outcomes(&self.root)
+        let view = FileView { file, stats: std::cell::OnceCell::new() };
+        self.root.outcomes(&|place| view.domain(place))
+    }
+
+    /// The outcomes where every column has one of the values in its slot; a missing slot has any.
+    pub fn outcomes_within(&self, slots: &[Domain]) -> Outcomes {
+        self.root.outcomes(&|place| slots.get(place.slot).cloned().unwrap_or_else(|| Domain::any(&place.kind)))
     }
 }
 
@@ -377,30 +405,32 @@ struct FileView<'a> {
     stats: std::cell::OnceCell<Option<Stats>>,
 }
 
-impl FileView<'_> {
-    fn outcomes(&self, node: &Node) -> Outcomes {
+impl Node {
+    fn outcomes(&self, domain_of: &dyn Fn(&Place) -> Domain) -> Outcomes {
         let truth = |truth: bool| Outcomes { truth, falsehood: !truth, null: false };
-        match node {
+        match self {
             Node::Always => truth(true),
             Node::Unknown => Outcomes::ANY,
-            Node::And(parts) => parts.iter().fold(truth(true), |all, part| all.and(self.outcomes(part))),
-            Node::Or(parts) => parts.iter().fold(truth(false), |all, part| all.or(self.outcomes(part))),
-            Node::Not(part) => self.outcomes(part).negated(),
-            Node::Compare(comparison, at, None) => match self.domain(at) {
+            Node::And(parts) => parts.iter().fold(truth(true), |all, part| all.and(part.outcomes(domain_of))),
+            Node::Or(parts) => parts.iter().fold(truth(false), |all, part| all.or(part.outcomes(domain_of))),
+            Node::Not(part) => part.outcomes(domain_of).negated(),
+            Node::Compare(comparison, at, None) => match domain_of(at) {
                 // Nothing but null safely equals null.
                 domain if !domain.may_be_value && *comparison != Comparison::NullSafeEqual => NULL,
                 _ => Outcomes::ANY,
             },
-            Node::Compare(comparison, at, Some(span)) => compare(*comparison, &self.domain(at), span),
+            Node::Compare(comparison, at, Some(span)) => compare(*comparison, &domain_of(at), span),
             Node::Null => NULL,
-            Node::In(list) => list.outcomes(&self.domain(&list.at)),
+            Node::In(list) => list.outcomes(&domain_of(&list.at)),
             Node::IsNull(at) => {
-                let domain = self.domain(at);
+                let domain = domain_of(at);
                 Outcomes { truth: domain.may_be_null, falsehood: domain.may_be_value, null: false }
             }
         }
     }
+}
 
+impl FileView<'_> {
     fn domain(&self, place: &Place) -> Domain {
         match &place.at {
             Source::Partition(name) => Domain::of_partition(self.file.partition_values, name, &place.kind),

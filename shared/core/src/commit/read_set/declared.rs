@@ -12,7 +12,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::predicate::{Column, Comparison, Literal, Origin, Predicate, ReadPredicate, Zone};
+use super::predicate::{Column, Literal, Origin, Predicate, ReadPredicate, Zone};
+use crate::commit::sql::Comparison;
 use crate::delta::Actions;
 
 /// Nesting of predicates that is looked into; deeper ones are unknown.

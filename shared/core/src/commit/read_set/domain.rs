@@ -7,9 +7,11 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::value::{self, Instant, Reading, Span, Value};
 use crate::commit::partition_values::HIVE_DEFAULT_PARTITION;
+use crate::commit::sql::value::{self, Reading, Span, Value};
+use crate::commit::sql::{Instant, parse_day};
 use crate::delta::PartitionValues;
+use crate::delta::footer::{Bound, Datum, LeafFacts};
 use crate::delta::json::parse_strict;
 use crate::delta::schema::Primitive;
 use crate::partition::Number;
@@ -35,6 +37,39 @@ impl Domain {
     /// Nothing is known.
     pub fn any(kind: &Primitive) -> Domain {
         Domain { low: None, high: None, may_be_null: true, may_be_value: true, may_be_nan: is_float(kind) }
+    }
+
+    /// One row of a file. What is not compared with a column of this type may be anything but null.
+    pub fn of_row(value: Option<&Datum>, kind: &Primitive) -> Domain {
+        let Some(datum) = value else {
+            return Domain { low: None, high: None, may_be_null: true, may_be_value: false, may_be_nan: false };
+        };
+        let known = Domain { may_be_null: false, ..Domain::any(kind) };
+        match Value::of(datum, kind) {
+            Some(Reading::Value(value)) => Domain { may_be_nan: false, ..known }.between(Span::at(value)),
+            // Above all numbers, where it is compared at all.
+            Some(Reading::NaN) => known.between(Span::at(Value::Float(f64::INFINITY))),
+            None => known,
+        }
+    }
+
+    /// The rows that a footer's statistics speak of.
+    pub fn of_facts(facts: &LeafFacts, kind: &Primitive) -> Domain {
+        let end = |bound: &Option<Bound>| match Value::of(&bound.as_ref()?.value, kind)? {
+            Reading::Value(value) => Some(Span::at(value)),
+            Reading::NaN => None,
+        };
+        Domain {
+            low: end(&facts.low).map(|span| span.low),
+            high: end(&facts.high).map(|span| span.high),
+            may_be_null: facts.nulls != Some(0),
+            may_be_value: facts.nulls.is_none_or(|nulls| nulls < facts.rows),
+            may_be_nan: facts.may_be_nan && is_float(kind),
+        }
+    }
+
+    fn between(self, span: Span) -> Domain {
+        Domain { low: Some(span.low), high: Some(span.high), ..self }
     }
 
     /// A partition column: one value for all rows. An empty text is null.
@@ -133,7 +168,7 @@ pub fn bound(found: &Json, kind: &Primitive) -> Option<Span> {
     };
     match kind {
         Primitive::Binary => None,
-        Primitive::Date => value::day(&text).map(|day| Span::at(Value::Day(day))),
+        Primitive::Date => parse_day(&text).map(|day| Span::at(Value::Day(day))),
         Primitive::Timestamp | Primitive::TimestampNtz => {
             let instant = Instant::parse(&text)?;
             // Without a zone where there should be one, it is anybody's.

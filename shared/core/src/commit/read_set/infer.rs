@@ -12,7 +12,7 @@
 //! may be the source's.
 
 use super::predicate::{Origin, Predicate, ReadPredicate};
-use super::{Reads, spark, sql};
+use super::{Reads, spark, text as sql};
 use crate::delta::{Actions, CommitInfo};
 
 /// Longer predicates are unknown.

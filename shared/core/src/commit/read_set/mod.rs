@@ -11,18 +11,15 @@ mod domain;
 mod infer;
 mod predicate;
 mod spark;
-mod sql;
-mod tokens;
-mod value;
+mod text;
 
 #[cfg(test)]
 mod tests;
 
-pub use bind::physical_name;
+pub use bind::{ReadColumn, physical_name};
 pub use declared::{DeclaredFile, DeclaredReadSet, declared};
-pub use domain::bound;
-pub use predicate::{Column, Comparison, Literal, Origin, Predicate, ReadPredicate, Zone};
-pub use value::{Instant, read};
+pub use domain::{Domain, bound};
+pub use predicate::{Column, Literal, Origin, Predicate, ReadPredicate, Zone};
 
 use super::table_facts::{FileValues, TableFacts};
 use crate::delta::Actions;
@@ -49,14 +46,14 @@ impl Reads {
 
     /// [`Reads::touches`] for many files of one table.
     pub fn bind(&self, table: TableFacts<'_>) -> BoundReads {
-        match self {
-            Reads::Nothing => BoundReads { whole_table: false, predicates: Vec::new() },
-            Reads::WholeTable => BoundReads { whole_table: true, predicates: Vec::new() },
-            Reads::Some { predicates, .. } => BoundReads {
-                whole_table: false,
-                predicates: predicates.iter().map(|predicate| bind::bind(predicate, table)).collect(),
-            },
-        }
+        let mut columns = Vec::new();
+        let predicates = match self {
+            Reads::Nothing | Reads::WholeTable => Vec::new(),
+            Reads::Some { predicates, .. } => {
+                predicates.iter().map(|predicate| bind::bind(predicate, table, &mut columns)).collect()
+            }
+        };
+        BoundReads { whole_table: *self == Reads::WholeTable, predicates, columns }
     }
 }
 
@@ -65,6 +62,7 @@ impl Reads {
 pub struct BoundReads {
     whole_table: bool,
     predicates: Vec<bind::Bound>,
+    columns: Vec<ReadColumn>,
 }
 
 impl BoundReads {
@@ -80,6 +78,17 @@ impl BoundReads {
             predicate if predicate.has_column => "WITHOUT_HINT",
             _ => "PREDICATES_NEED_REWRITE",
         })
+    }
+
+    /// The columns that rows must be looked at for; their order is that of the slots of a row.
+    pub fn columns(&self) -> &[ReadColumn] {
+        &self.columns
+    }
+
+    /// Whether one of some rows may have been read: each column has one of the values in its slot. Of a single row
+    /// ([`Domain::of_row`]) it is so exactly if the predicate is true of it, as far as predicate and row are understood.
+    pub fn may_match(&self, slots: &[Domain]) -> bool {
+        self.whole_table || self.predicates.iter().any(|predicate| predicate.outcomes_within(slots).truth)
     }
 
     /// Whether every file counts as read, whatever its values are.

@@ -1,5 +1,7 @@
 //! Predicates over a table's columns, as far as they are understood.
 
+use crate::commit::sql::Comparison;
+
 /// A condition on one row. Evaluation is three-valued; whatever is not understood is [`Predicate::Unknown`], which may
 /// have any outcome, so it can stand anywhere (also under NOT) and only ever makes more rows match.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,31 +16,6 @@ pub enum Predicate {
     Compare(Comparison, Column, Literal),
     In(Column, Vec<Literal>),
     IsNull(Column),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    /// `<=>`, IS NOT DISTINCT FROM: null equals null.
-    NullSafeEqual,
-}
-
-impl Comparison {
-    /// The comparison with its sides exchanged.
-    pub fn flipped(self) -> Comparison {
-        match self {
-            Comparison::Less => Comparison::Greater,
-            Comparison::LessOrEqual => Comparison::GreaterOrEqual,
-            Comparison::Greater => Comparison::Less,
-            Comparison::GreaterOrEqual => Comparison::LessOrEqual,
-            other => other,
-        }
-    }
 }
 
 /// A column as a predicate names it.

@@ -4,7 +4,8 @@
 //! that holds parentheses and operators itself would make one more operand somewhere than parentheses allow; then the
 //! whole text is unknown. Constants with parentheses or `#` are not read.
 
-use super::predicate::{Column, Comparison, Literal, Predicate};
+use super::predicate::{Column, Literal, Predicate};
+use crate::commit::sql::Comparison;
 
 const MAX_DEPTH: usize = 48;
 const COMPARISONS: [(&str, Comparison); 6] = [

@@ -6,7 +6,7 @@ use super::stats::row_count;
 use crate::commit::candidate::Candidate;
 use crate::commit::facts::{AtRead, FileFacts};
 use crate::commit::path_filter::PathFilter;
-use crate::commit::read_set::Instant;
+use crate::commit::sql::Instant;
 use crate::commit::verdict::Refusal;
 use crate::delta::{AddFile, DeletionVector, PartitionValues, RemoveFile};
 use crate::store::ObjectKey;

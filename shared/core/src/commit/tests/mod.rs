@@ -12,6 +12,7 @@ mod log_store;
 mod matrix;
 mod model;
 mod mutated;
+mod rows;
 mod schema;
 mod schema_properties;
 mod state;

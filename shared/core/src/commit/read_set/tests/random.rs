@@ -6,6 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::files::{Table, declaring, deleting, deleting_as};
+use crate::commit::read_set::{Domain, Reads};
+use crate::commit::sql::parse_instant;
+use crate::delta::footer::{Datum, day_of};
 
 const COLUMNS: [(&str, &str); 9] = [
     ("id", "long"),
@@ -92,6 +95,44 @@ fn literal(cell: &Cell) -> Value {
         Cell::At(year, day, second, micros) => json!(format!("{year}-01-{day:02}T00:00:{second:02}.{micros:06}Z")),
         Cell::Amount(units) => json!(amount(*units)),
         Cell::Day(year, day) => json!(format!("{year}-01-{day:02}")),
+    }
+}
+
+/// As a file holds it.
+fn datum(cell: &Cell) -> Datum {
+    match cell {
+        Cell::Long(value) => Datum::Int((*value).into()),
+        Cell::Text(text) => Datum::Text(text.clone()),
+        Cell::Double(value) => Datum::Float(*value),
+        Cell::Float(value) => Datum::Float((*value).into()),
+        Cell::At(..) => Datum::Instant(parse_instant(literal(cell).as_str().unwrap()).unwrap()),
+        Cell::Amount(units) => Datum::Decimal { unscaled: (*units).into(), scale: 4 },
+        Cell::Day(year, day) => Datum::Day(day_of((*year).into(), 1, (*day).into()).unwrap()),
+    }
+}
+
+/// Whether a row may be one that was read.
+fn may_match(table: &Table, reads: &Reads, row: &Row) -> bool {
+    let bound = reads.bind(table.facts());
+    let slots: Vec<Domain> = bound
+        .columns()
+        .iter()
+        .map(|column| {
+            let at = COLUMNS.iter().position(|(name, _)| *name == column.path[0]).unwrap();
+            Domain::of_row(row[at].as_ref().map(datum).as_ref(), &column.kind)
+        })
+        .collect();
+    bound.may_match(&slots)
+}
+
+/// Everything in it is compared exactly: no floats, no decimals that may have gone through floats, nothing odd.
+fn is_exact(tree: &Tree) -> bool {
+    match tree {
+        Tree::Compare(column, ..) | Tree::In(column, _) => ![2, 4, 6].contains(column),
+        Tree::IsNull(_) => true,
+        Tree::And(parts) | Tree::Or(parts) => parts.iter().all(is_exact),
+        Tree::Not(part) => is_exact(part),
+        Tree::Odd => false,
     }
 }
 
@@ -406,6 +447,24 @@ proptest! {
         if rows.iter().any(|row| holds(&tree, row, false) == Some(true)) {
             for reads in forms {
                 prop_assert!(table().touches(&reads, &partition, &stats).is_some(), "{partition} {stats} {reads:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_matches_as_sql_says(rows in rows(), tree in trees()) {
+        let (table, declared) = (table(), declaring(json!([to_json(&tree)])));
+        let spark = json!([to_spark(&tree)]).to_string();
+        let texts = [deleting(&to_sql(&tree)), deleting_as("Apache-Spark/3.5 Delta-Lake/3.2", &spark)];
+        for row in &rows {
+            let is_read = holds(&tree, row, false) == Some(true);
+            let found = may_match(&table, &declared, row);
+            prop_assert!(found || !is_read, "{row:?} {tree:?}");
+            if is_exact(&tree) {
+                prop_assert_eq!(found, is_read, "{:?} {:?}", row, tree);
+            }
+            for reads in &texts {
+                prop_assert!(may_match(&table, reads, row) || !is_read, "{row:?} {reads:?}");
             }
         }
     }

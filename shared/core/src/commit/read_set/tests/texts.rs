@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::commit::read_set::{
-    Column, Comparison, DeclaredReadSet, Literal, Predicate, Reads, declared, is_blind_append, reads_of,
+    Column, DeclaredReadSet, Literal, Predicate, Reads, declared, is_blind_append, reads_of,
 };
+use crate::commit::sql::Comparison;
 use crate::delta::{Actions, Strictness, parse_commit};
 
 const DELTA_RS: &str = "delta-rs:py-1.6.6";

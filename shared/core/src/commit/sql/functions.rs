@@ -1,7 +1,8 @@
 //! Functions and casts that all engines compute alike.
 
-use super::eval::{Evaluated, arithmetic, parse_decimal};
+use super::eval::{Evaluated, arithmetic};
 use super::expr::Arithmetic;
+use super::literal::parse_decimal;
 use super::time::{self, NANOS_PER_DAY, parse_day, parse_instant};
 use crate::delta::footer::Datum;
 use crate::delta::schema::Primitive;

@@ -2,8 +2,10 @@
 
 use std::cmp::Ordering;
 
-use super::expr::{Arithmetic, Comparison, Expr};
+use super::comparison::Comparison;
+use super::expr::{Arithmetic, Expr};
 use super::functions::{call, cast};
+use super::literal::parse_decimal;
 use super::time::{parse_day, parse_instant};
 use crate::delta::footer::Datum;
 
@@ -132,22 +134,6 @@ pub fn read_as(text: &str, like: &Datum) -> Option<Datum> {
         Datum::Flag(_) if text.eq_ignore_ascii_case("true") => Some(Datum::Flag(true)),
         Datum::Flag(_) if text.eq_ignore_ascii_case("false") => Some(Datum::Flag(false)),
         Datum::Flag(_) | Datum::Bytes(_) | Datum::Text(_) => None,
-    }
-}
-
-/// Plain digits with a sign and a point.
-pub fn parse_decimal(text: &str) -> Option<Datum> {
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
-    let is_plain = [whole, part].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
-    if !is_plain || (whole.is_empty() && part.is_empty()) {
-        return None;
-    }
-    let unscaled: i128 = format!("{whole}{part}").parse().ok()?;
-    let unscaled = if text.starts_with('-') { -unscaled } else { unscaled };
-    match part.len() {
-        0 => Some(Datum::Int(unscaled)),
-        scale => Some(Datum::Decimal { unscaled, scale: u32::try_from(scale).ok()? }),
     }
 }
 

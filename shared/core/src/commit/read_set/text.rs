@@ -5,11 +5,12 @@
 
 mod terms;
 
-use super::predicate::{Column, Comparison, Literal, Predicate};
-use super::tokens::{Token, tokens};
+use super::predicate::{Column, Literal, Predicate};
+use crate::commit::sql::Comparison;
+use crate::commit::sql::tokens::{Token, tokens};
 use terms::Term;
 
-pub use super::tokens::Dialect;
+pub use crate::commit::sql::tokens::Dialect;
 
 /// Nesting of brackets and NOTs; deeper texts are unknown.
 const MAX_DEPTH: usize = 48;
@@ -18,9 +19,9 @@ const MAX_TOKENS: usize = 20_000;
 
 /// What a text says; [`Predicate::Unknown`] at worst.
 pub fn parse(text: &str, dialect: Dialect) -> Predicate {
-    let Some(tokens) = tokens(text, dialect) else { return Predicate::Unknown };
+    let Ok(tokens) = tokens(text, dialect) else { return Predicate::Unknown };
     // It binds less than AND, where it exists.
-    let has_xor = tokens.iter().any(|token| is_word(token, "XOR"));
+    let has_xor = tokens.iter().any(|token| token.is_word("XOR"));
     if tokens.is_empty() || tokens.len() > MAX_TOKENS || has_xor {
         return Predicate::Unknown;
     }
@@ -29,10 +30,6 @@ pub fn parse(text: &str, dialect: Dialect) -> Predicate {
         Some(found) if parser.at == tokens.len() => found,
         _ => Predicate::Unknown,
     }
-}
-
-fn is_word(token: &Token, word: &str) -> bool {
-    matches!(token, Token::Word(found) if found.eq_ignore_ascii_case(word))
 }
 
 struct Parser<'t> {
@@ -47,13 +44,13 @@ impl Parser<'_> {
     }
 
     fn take_word(&mut self, word: &str) -> bool {
-        let found = self.peek().is_some_and(|token| is_word(token, word));
+        let found = self.peek().is_some_and(|token| token.is_word(word));
         self.at += usize::from(found);
         found
     }
 
     fn take_symbol(&mut self, symbol: &str) -> bool {
-        let found = matches!(self.peek(), Some(Token::Symbol(found)) if *found == symbol);
+        let found = self.peek().is_some_and(|token| token.is_symbol(symbol));
         self.at += usize::from(found);
         found
     }
@@ -102,7 +99,7 @@ impl Parser<'_> {
     fn is_end(&self) -> bool {
         match self.peek() {
             None | Some(Token::Symbol(")")) => true,
-            Some(token) => is_word(token, "AND") || is_word(token, "OR"),
+            Some(token) => token.is_word("AND") || token.is_word("OR"),
         }
     }
 
@@ -114,11 +111,11 @@ impl Parser<'_> {
                 Token::Symbol("(" | "[") => depth += 1,
                 Token::Symbol(")" | "]") if depth == 0 => return,
                 Token::Symbol(")" | "]") => depth -= 1,
-                word if is_word(word, "CASE") => depth += 1,
-                word if is_word(word, "END") => depth = depth.saturating_sub(1),
-                word if depth == 0 && is_word(word, "BETWEEN") => own_ands += 1,
-                word if depth == 0 && is_word(word, "OR") => return,
-                word if depth == 0 && is_word(word, "AND") => {
+                word if word.is_word("CASE") => depth += 1,
+                word if word.is_word("END") => depth = depth.saturating_sub(1),
+                word if depth == 0 && word.is_word("BETWEEN") => own_ands += 1,
+                word if depth == 0 && word.is_word("OR") => return,
+                word if depth == 0 && word.is_word("AND") => {
                     if own_ands == 0 {
                         return;
                     }
@@ -169,17 +166,7 @@ impl Parser<'_> {
     }
 
     fn comparison(&mut self) -> Option<Comparison> {
-        let Some(Token::Symbol(symbol)) = self.peek() else { return None };
-        let comparison = match *symbol {
-            "=" | "==" => Comparison::Equal,
-            "<>" | "!=" => Comparison::NotEqual,
-            "<" => Comparison::Less,
-            "<=" => Comparison::LessOrEqual,
-            ">" => Comparison::Greater,
-            ">=" => Comparison::GreaterOrEqual,
-            "<=>" => Comparison::NullSafeEqual,
-            _ => return None,
-        };
+        let comparison = Comparison::of_token(self.peek()?)?;
         self.at += 1;
         Some(comparison)
     }
@@ -188,8 +175,8 @@ impl Parser<'_> {
     fn null_test(&mut self) -> Option<Predicate> {
         let start = self.at;
         let negated = match self.peek() {
-            Some(word) if is_word(word, "isnull") => false,
-            Some(word) if is_word(word, "isnotnull") => true,
+            Some(word) if word.is_word("isnull") => false,
+            Some(word) if word.is_word("isnotnull") => true,
             _ => return None,
         };
         self.at += 1;

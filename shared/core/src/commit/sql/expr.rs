@@ -1,6 +1,8 @@
 //! SQL expressions of constraints and generated columns: what is understood of them.
 
-use super::lexer::{Token, tokens};
+use super::comparison::Comparison;
+use super::literal;
+use super::tokens::{Dialect, Token, tokens};
 use crate::delta::footer::Datum;
 use crate::delta::schema::{DataType, Primitive, named_type};
 
@@ -10,19 +12,6 @@ const DEPTH_MAX: usize = 64;
 const TEXT_MAX_BYTES: usize = 32 * 1024;
 /// Tokens of an expression; bounds how deep chains of operators get.
 const TOKENS_MAX: usize = 1_000;
-
-/// How two values are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    /// Equal, or both null.
-    NullSafeEqual,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
@@ -61,7 +50,7 @@ impl Expr {
         if text.len() > TEXT_MAX_BYTES {
             return Err(format!("expressions of more than {TEXT_MAX_BYTES} bytes are not read"));
         }
-        let mut parser = Parser { tokens: tokens(text)?, at: 0, depth: 0 };
+        let mut parser = Parser { tokens: tokens(text, Dialect::Unknown)?, at: 0, depth: 0 };
         if parser.tokens.len() > TOKENS_MAX {
             return Err(format!("expressions of more than {TOKENS_MAX} words and signs are not read"));
         }
@@ -168,14 +157,14 @@ impl Parser {
         found
     }
 
-    fn take_sign(&mut self, sign: &str) -> bool {
-        let found = self.peek().is_some_and(|token| token.is_sign(sign));
+    fn take_symbol(&mut self, sign: &str) -> bool {
+        let found = self.peek().is_some_and(|token| token.is_symbol(sign));
         self.at += usize::from(found);
         found
     }
 
-    fn expect_sign(&mut self, sign: &str) -> Result<(), String> {
-        if self.take_sign(sign) { Ok(()) } else { Err(self.unexpected(sign)) }
+    fn expect_symbol(&mut self, sign: &str) -> Result<(), String> {
+        if self.take_symbol(sign) { Ok(()) } else { Err(self.unexpected(sign)) }
     }
 
     fn expect_word(&mut self, word: &str) -> Result<(), String> {
@@ -212,7 +201,7 @@ impl Parser {
 
     fn not(&mut self) -> Parsed {
         let mut times = 0;
-        while self.take_word("NOT") || self.take_sign("!") {
+        while self.take_word("NOT") || self.take_symbol("!") {
             times += 1;
         }
         let inner = self.predicate()?;
@@ -240,16 +229,7 @@ impl Parser {
     }
 
     fn comparison(&mut self) -> Option<Comparison> {
-        let how = match self.peek()? {
-            Token::Sign("=" | "==") => Comparison::Equal,
-            Token::Sign("<>" | "!=") => Comparison::NotEqual,
-            Token::Sign("<") => Comparison::Less,
-            Token::Sign("<=") => Comparison::LessOrEqual,
-            Token::Sign(">") => Comparison::Greater,
-            Token::Sign(">=") => Comparison::GreaterOrEqual,
-            Token::Sign("<=>") => Comparison::NullSafeEqual,
-            _ => return None,
-        };
+        let how = Comparison::of_token(self.peek()?)?;
         self.at += 1;
         Some(how)
     }
@@ -272,7 +252,7 @@ impl Parser {
         }
         let negates = self.take_word("NOT");
         if self.take_word("IN") {
-            self.expect_sign("(")?;
+            self.expect_symbol("(")?;
             return Ok(negated(negates, Expr::In(left, self.list()?)));
         }
         if self.take_word("BETWEEN") {
@@ -285,7 +265,7 @@ impl Parser {
         }
         self.expect_word("LIKE")?;
         match self.next()? {
-            Token::Text(pattern) if !self.is_word(0, "ESCAPE") => Ok(negated(negates, Expr::Like(left, pattern))),
+            Token::Text(Some(pattern)) if !self.is_word(0, "ESCAPE") => Ok(negated(negates, Expr::Like(left, pattern))),
             other => Err(format!("LIKE with {other} is not understood")),
         }
     }
@@ -293,15 +273,15 @@ impl Parser {
     /// Up to and with the closing parenthesis.
     fn list(&mut self) -> Result<Vec<Expr>, String> {
         let mut list = Vec::new();
-        if self.take_sign(")") {
+        if self.take_symbol(")") {
             return Ok(list);
         }
         loop {
             list.push(self.or()?);
-            if self.take_sign(")") {
+            if self.take_symbol(")") {
                 return Ok(list);
             }
-            self.expect_sign(",")?;
+            self.expect_symbol(",")?;
         }
     }
 
@@ -309,9 +289,9 @@ impl Parser {
         let mut left = self.product()?;
         loop {
             let how = match self.peek() {
-                Some(Token::Sign("+")) => Arithmetic::Add,
-                Some(Token::Sign("-")) => Arithmetic::Subtract,
-                Some(Token::Sign("||")) => {
+                Some(Token::Symbol("+")) => Arithmetic::Add,
+                Some(Token::Symbol("-")) => Arithmetic::Subtract,
+                Some(Token::Symbol("||")) => {
                     self.at += 1;
                     left = Expr::Call("concat".to_owned(), vec![left, self.product()?]);
                     continue;
@@ -327,9 +307,9 @@ impl Parser {
         let mut left = self.unary()?;
         loop {
             let how = match self.peek() {
-                Some(Token::Sign("*")) => Arithmetic::Multiply,
-                Some(Token::Sign("/")) => Arithmetic::Divide,
-                Some(Token::Sign("%")) => Arithmetic::Remainder,
+                Some(Token::Symbol("*")) => Arithmetic::Multiply,
+                Some(Token::Symbol("/")) => Arithmetic::Divide,
+                Some(Token::Symbol("%")) => Arithmetic::Remainder,
                 _ => return Ok(left),
             };
             self.at += 1;
@@ -340,9 +320,9 @@ impl Parser {
     fn unary(&mut self) -> Parsed {
         let mut negates = false;
         loop {
-            if self.take_sign("-") {
+            if self.take_symbol("-") {
                 negates = !negates;
-            } else if !self.take_sign("+") {
+            } else if !self.take_symbol("+") {
                 break;
             }
         }
@@ -352,16 +332,20 @@ impl Parser {
 
     fn primary(&mut self) -> Parsed {
         match self.next()? {
-            Token::Sign("(") => {
+            Token::Symbol("(") => {
                 let inner = self.or()?;
-                self.expect_sign(")")?;
+                self.expect_symbol(")")?;
                 Ok(inner)
             }
-            Token::Number(datum) => Ok(Expr::Literal(Some(datum))),
-            Token::Text(text) => Ok(Expr::Literal(Some(Datum::Text(text)))),
+            Token::Number(digits, suffix) => {
+                let number = literal::number(&digits, &suffix);
+                let number = number.ok_or_else(|| format!("`{digits}{suffix}` is no number that is understood"))?;
+                Ok(Expr::Literal(Some(number)))
+            }
+            Token::Text(Some(text)) => Ok(Expr::Literal(Some(Datum::Text(text)))),
             Token::Word(word) => self.word(&word),
-            Token::Quoted(name) => self.column(name),
-            other @ Token::Sign(_) => Err(format!("{other} is not understood here")),
+            Token::Name(name) => self.column(name),
+            other => Err(format!("{other} is not understood here")),
         }
     }
 
@@ -372,8 +356,8 @@ impl Parser {
             "FALSE" => return Ok(Expr::Literal(Some(Datum::Flag(false)))),
             "NULL" => return Ok(Expr::Literal(None)),
             "CASE" => return self.case(),
-            "DATE" | "TIMESTAMP" | "TIMESTAMP_NTZ" if matches!(self.peek(), Some(Token::Text(_))) => {
-                let Token::Text(text) = self.next()? else { return Err(self.unexpected("a text")) };
+            "DATE" | "TIMESTAMP" | "TIMESTAMP_NTZ" if matches!(self.peek(), Some(Token::Text(Some(_)))) => {
+                let Token::Text(Some(text)) = self.next()? else { return Err(self.unexpected("a text")) };
                 let kind = match upper.as_str() {
                     "DATE" => Primitive::Date,
                     "TIMESTAMP" => Primitive::Timestamp,
@@ -381,18 +365,18 @@ impl Parser {
                 };
                 return Ok(Expr::Cast(Box::new(Expr::Literal(Some(Datum::Text(text)))), kind));
             }
-            "CAST" | "TRY_CAST" if self.take_sign("(") => {
+            "CAST" | "TRY_CAST" if self.take_symbol("(") => {
                 let inner = Box::new(self.or()?);
                 self.expect_word("AS")?;
                 let kind = self.type_name()?;
-                self.expect_sign(")")?;
+                self.expect_symbol(")")?;
                 return Ok(Expr::Cast(inner, kind));
             }
             "AND" | "OR" | "NOT" | "IN" | "IS" | "BETWEEN" | "LIKE" | "THEN" | "ELSE" | "WHEN" | "END" | "INTERVAL"
             | "SELECT" | "EXISTS" | "RLIKE" | "REGEXP" => return Err(format!("`{word}` is not understood here")),
             _ => {}
         }
-        if self.take_sign("(") {
+        if self.take_symbol("(") {
             return Ok(Expr::Call(word.to_ascii_lowercase(), self.list()?));
         }
         self.column(word.to_owned())
@@ -400,9 +384,9 @@ impl Parser {
 
     fn column(&mut self, first: String) -> Parsed {
         let mut path = vec![first];
-        while self.take_sign(".") {
+        while self.take_symbol(".") {
             match self.next()? {
-                Token::Word(name) | Token::Quoted(name) => path.push(name),
+                Token::Word(name) | Token::Name(name) => path.push(name),
                 other => return Err(format!("{other} is no name of a field")),
             }
         }
@@ -438,7 +422,7 @@ impl Parser {
             "dec" | "numeric" => "decimal".to_owned(),
             other => other.to_owned(),
         };
-        if self.take_sign("(") {
+        if self.take_symbol("(") {
             let mut parts = Vec::new();
             for part in self.list()? {
                 match part {

@@ -1,8 +1,8 @@
 //! Columns and constants, as engines write them out.
 
-use super::{Dialect, Parser, is_word};
+use super::{Dialect, Parser};
 use crate::commit::read_set::predicate::{Column, Literal, Zone};
-use crate::commit::read_set::tokens::Token;
+use crate::commit::sql::tokens::Token;
 
 /// One side of a comparison.
 pub(super) enum Term {
@@ -82,7 +82,7 @@ impl Parser<'_> {
         let token = self.peek()?.clone();
         self.at += 1;
         match token {
-            Token::Number(digits) => Some(Literal::Number(format!("{sign}{digits}"))),
+            Token::Number(digits, _) => Some(Literal::Number(format!("{sign}{digits}"))),
             _ if is_signed => None,
             Token::Text(Some(text)) => Some(Literal::Text(text, Zone::Session)),
             Token::Text(None) | Token::Quoted(None) => Some(Literal::Unusable),
@@ -165,7 +165,7 @@ impl Parser<'_> {
         if self.take_symbol("(") {
             name.push('(');
             loop {
-                let Token::Number(digits) = self.peek()? else { return None };
+                let Token::Number(digits, _) = self.peek()? else { return None };
                 name.push_str(digits);
                 self.at += 1;
                 if !self.take_symbol(",") {
@@ -176,7 +176,7 @@ impl Parser<'_> {
             name.push(')');
             return self.take_symbol(")").then_some(name);
         }
-        let goes_on = self.peek().is_some_and(|token| is_word(token, "WITH") || is_word(token, "WITHOUT"));
+        let goes_on = self.peek().is_some_and(|token| token.is_word("WITH") || token.is_word("WITHOUT"));
         (!goes_on).then_some(name)
     }
 }
