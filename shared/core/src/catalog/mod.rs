@@ -28,7 +28,7 @@ mod spill;
 mod table_definition_item;
 mod table_head_item;
 mod table_listing;
-mod table_update;
+pub mod table_update;
 pub mod tables;
 pub mod tags;
 mod tags_item;

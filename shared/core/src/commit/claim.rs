@@ -281,7 +281,7 @@ pub(super) fn committed(
     let may_have_partitions = state.is_none_or(|state| !state.metadata.partition_columns.is_empty());
     let now_ms = ctx.now_ms();
     let mut next = Proposal { updated_ms: now_ms, revision: ctx.new_revision(), ..proposal.clone() };
-    if may_have_partitions && !commit.actions.adds.is_empty() {
+    if may_have_partitions && !(commit.actions.adds.is_empty() && commit.actions.removes.is_empty()) {
         next.sync = SyncState::Pending;
     } else {
         next.synced_ms = Some(now_ms);

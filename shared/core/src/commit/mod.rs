@@ -29,6 +29,7 @@ pub mod evolution;
 pub mod facts;
 pub mod files;
 pub mod fold;
+pub mod follow;
 pub mod head;
 pub mod housekeeping;
 pub mod identity;

@@ -66,7 +66,7 @@ pub(super) async fn run(
 ) -> Result<Outcome, CommitError> {
     let content = ahead.take_content(staged);
     let id = ProposalId(staged.key.id);
-    let mut run = Run { ctx, staged, id, ahead, content, proved: None, fence_waited_ms: 0, look: Look::IfNews };
+    let mut run = Run { ctx, staged, id, ahead, content, proved: None, fence_waited_ms: 0, look: Look::IfNews, given: String::new() };
     for _ in 0..ATTEMPTS_MAX {
         ctx.check_time("judging a commit", CLAIM_MS)?;
         // A view is used once and put back only where it is known to be right.
@@ -103,6 +103,8 @@ struct Run<'a> {
     fence_waited_ms: i64,
     /// Whether the log store is looked at for a reason of this run's own.
     look: Look,
+    /// Revision of the proposal that was stored before, if there was one.
+    given: String,
 }
 
 struct Proof {
@@ -133,6 +135,9 @@ impl Run<'_> {
             Err(ViewError::Refused(refusal)) => return self.refuse_unread(refusal).await,
         };
         let stored = self.stored(lookup.as_ref()).await?;
+        if let Some(stored) = &stored {
+            self.given.clone_from(&stored.revision);
+        }
         let step = match &stored {
             Some(stored) => self.known(&view, stored).await?,
             None => None,
@@ -532,7 +537,8 @@ impl Run<'_> {
     /// The catalog is told, where that is still due.
     async fn finish(&mut self, views: &Views, proposal: Box<Proposal>) -> Result<Outcome, CommitError> {
         let verdict = |proposal| Ok(Outcome::Verdict(Box::new(Verdict { proposal })));
-        if !sync::is_due(&proposal) || !matches!(proposal.status, Status::Committed { .. }) {
+        let is_new = proposal.sync == SyncState::None && proposal.revision != self.given;
+        if !(sync::is_due(&proposal) || is_new) || !matches!(proposal.status, Status::Committed { .. }) {
             return verdict(*proposal);
         }
         let view = views.get(&proposal.root);
@@ -540,18 +546,7 @@ impl Run<'_> {
             let text = "the table was replaced before the catalog took the partitions";
             return verdict(sync::settle(self.ctx, *proposal, SyncState::Done(text.into()), None).await?);
         }
-        let state = view.and_then(|view| view.state.as_ref());
-        let Some(metadata) = state.map(|state| state.metadata.clone()) else { return verdict(*proposal) };
-        let content = match self.content().await {
-            Ok(content) => content,
-            // Without its bytes nothing can be told any more; the commit stands.
-            Err(CommitError::StagedMissing(_)) => return verdict(*proposal),
-            Err(error) => return Err(error),
-        };
-        match &content.candidate {
-            Ok(candidate) => verdict(sync::sync(self.ctx, *proposal, candidate, &metadata).await?),
-            Err(_) => verdict(*proposal),
-        }
+        verdict(sync::sync(self.ctx, *proposal).await?)
     }
 }
 
@@ -601,6 +596,6 @@ fn staged_gone() -> Refusal {
 pub(super) async fn refuse_too_slow(ctx: Context<'_>, staged: &Staged, error: &CommitError) -> Result<(), CommitError> {
     let mut ahead = Ahead::default();
     let id = ProposalId(staged.key.id);
-    let mut run = Run { ctx, staged, id, ahead: &mut ahead, content: None, proved: None, fence_waited_ms: 0, look: Look::IfNews };
+    let mut run = Run { ctx, staged, id, ahead: &mut ahead, content: None, proved: None, fence_waited_ms: 0, look: Look::IfNews, given: String::new() };
     run.refuse_unread(fold::too_slow(error)).await.map(|_| ())
 }

@@ -241,6 +241,7 @@ impl Verdict {
             SyncState::None => (None, None),
             SyncState::Pending => (Some("pending"), None),
             SyncState::Failed(error) => (Some("failed"), Some(error.as_str())),
+            SyncState::Queued(summary) => (Some("queued"), Some(summary.as_str())),
             SyncState::Done(summary) => (Some("done"), Some(summary.as_str())),
         };
         json!(VerdictJson {

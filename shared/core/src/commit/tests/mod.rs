@@ -4,6 +4,7 @@ mod conflicts;
 mod crashes;
 pub(in crate::commit) mod engine;
 mod flow;
+mod follow;
 mod hostile;
 mod house;
 mod identity;
