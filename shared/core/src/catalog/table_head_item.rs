@@ -2,10 +2,13 @@
 //! it. It belongs to the database whose id it names: under another database of the same name it is not there.
 
 use super::{DatabaseId, Revision, TableId};
+use crate::location::Location;
 use crate::partition::{Irregular, IrregularKind, KeyType};
 use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
 
 const SCHEMA_VERSION: i64 = 1;
+/// Heads are read with every request; where a longer prefix would have to be kept, partitions get an entry more.
+const HOME_MAX_BYTES: usize = 400;
 
 /// A partition key: name in lower case and type as the table says them now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +99,9 @@ pub struct TableRef {
     pub next_index: u32,
     /// Whether statistics of partitions were ever kept; if not, deleting a partition need not look for them.
     pub has_statistics: bool,
+    /// Where the table lies on S3. Unknown for one that lies elsewhere, or at a long name, and of heads that were written
+    /// before it was kept: then partitions count as lying outside.
+    pub home: Option<Location>,
     /// About how many partitions there are: batches count, most of the time without writing it down, and single
     /// requests leave their share to the next batch of their process. An estimate, for a limit.
     pub approximate_partitions: i64,
@@ -141,6 +147,10 @@ pub(super) fn encode(table: &TableRef) -> Item {
     if table.has_statistics {
         item.insert("has_statistics".to_owned(), Value::Bool(true));
     }
+    if let Some(home) = table.home.as_ref().filter(|home| home.prefix.len() <= HOME_MAX_BYTES) {
+        let pair = vec![home.bucket.as_str().into(), home.prefix.as_str().into()];
+        item.insert("home".to_owned(), Value::List(pair));
+    }
     if table.approximate_partitions > 0 {
         item.insert("approximate_partitions".to_owned(), Value::Int(table.approximate_partitions));
     }
@@ -173,6 +183,14 @@ fn encode_index(index: &IndexRef) -> Value {
         Value::Bool(index.is_complete),
         Value::Int(index.since_ms),
     ])
+}
+
+/// The inner `None`: it does not say.
+fn decode_home(item: &Item) -> Option<Option<Location>> {
+    let Some(pair) = item.get("home") else { return Some(None) };
+    let Value::List(pair) = pair else { return None };
+    let [Value::Text(bucket), Value::Text(prefix)] = pair.as_slice() else { return None };
+    Some(Some(Location { bucket: bucket.clone(), prefix: prefix.clone() }))
 }
 
 fn texts(values: &[Value]) -> Option<Vec<&str>> {
@@ -262,6 +280,7 @@ pub(super) fn decode(folded_database: &str, folded_name: &str, item: &Item) -> R
         indexes: opt_list(item, "indexes", decode_index)?,
         next_index: if item.contains_key("next_index") { number(item, "next_index")? } else { 0 },
         has_statistics: matches!(item.get("has_statistics"), Some(Value::Bool(true))),
+        home: decode_home(item).ok_or_else(|| invalid("home"))?,
         approximate_partitions: item.opt_int("approximate_partitions")?.unwrap_or(0),
         version: item.int("version")?,
         revision: Revision::from_text(item.text("revision")?),
@@ -290,6 +309,7 @@ mod tests {
             indexes: Vec::new(),
             next_index: 0,
             has_statistics: false,
+            home: None,
             approximate_partitions: 0,
             version: 41,
             revision: Revision::from_text("r".repeat(32)),

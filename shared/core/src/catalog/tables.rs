@@ -210,6 +210,7 @@ async fn create_as(
             indexes: Vec::new(),
             next_index: 0,
             has_statistics: false,
+            home: location.clone(),
             approximate_partitions: 0,
             version: 0,
             revision: Revision::fresh(ports.ids.as_ref()),

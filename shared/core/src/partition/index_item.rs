@@ -109,6 +109,7 @@ mod tests {
             ],
             next_index: 6,
             has_statistics: false,
+            home: None,
             approximate_partitions: 0,
             version: 0,
             revision: Revision::from_text("r"),
