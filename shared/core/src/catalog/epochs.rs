@@ -100,6 +100,7 @@ mod tests {
             indexes: indexes.iter().enumerate().map(index).collect(),
             next_index: 3,
             has_statistics: false,
+            home: None,
             approximate_partitions: 0,
             history: None,
             version: 0,

@@ -35,7 +35,7 @@ mod tags_item;
 mod token_key_item;
 mod tombstone_item;
 mod version_item;
-mod versions;
+pub mod versions;
 mod work;
 mod work_item;
 mod writes;

@@ -3,10 +3,13 @@
 
 use super::purge::LONGEST_FUNCTION_MS;
 use super::{DatabaseId, Revision, TableId};
+use crate::location::Location;
 use crate::partition::{Irregular, IrregularKind, KeyType};
 use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
 
 const SCHEMA_VERSION: i64 = 1;
+/// Heads are read with every request; where a longer prefix would have to be kept, partitions get an entry more.
+const HOME_MAX_BYTES: usize = 400;
 
 /// A partition key: name in lower case and type as the table says them now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +133,9 @@ pub struct TableRef {
     pub next_index: u32,
     /// Whether statistics of partitions were ever kept; if not, deleting a partition need not look for them.
     pub has_statistics: bool,
+    /// Where the table lies on S3. Unknown for one that lies elsewhere, or at a long name, and of heads that were written
+    /// before it was kept: then partitions count as lying outside.
+    pub home: Option<Location>,
     /// About how many partitions there are: batches count, most of the time without writing it down, and single
     /// requests leave their share to the next batch of their process. An estimate, for a limit.
     pub approximate_partitions: i64,
@@ -176,6 +182,10 @@ pub(super) fn encode(table: &TableRef) -> Item {
     }
     if table.has_statistics {
         item.insert("has_statistics".to_owned(), Value::Bool(true));
+    }
+    if let Some(home) = table.home.as_ref().filter(|home| home.prefix.len() <= HOME_MAX_BYTES) {
+        let pair = vec![home.bucket.as_str().into(), home.prefix.as_str().into()];
+        item.insert("home".to_owned(), Value::List(pair));
     }
     if table.approximate_partitions > 0 {
         item.insert("approximate_partitions".to_owned(), Value::Int(table.approximate_partitions));
@@ -225,6 +235,14 @@ fn encode_index(index: &IndexRef) -> Value {
         Value::Bool(index.is_complete),
         Value::Int(index.since_ms),
     ])
+}
+
+/// The inner `None`: it does not say.
+fn decode_home(item: &Item) -> Option<Option<Location>> {
+    let Some(pair) = item.get("home") else { return Some(None) };
+    let Value::List(pair) = pair else { return None };
+    let [Value::Text(bucket), Value::Text(prefix)] = pair.as_slice() else { return None };
+    Some(Some(Location { bucket: bucket.clone(), prefix: prefix.clone() }))
 }
 
 fn texts(values: &[Value]) -> Option<Vec<&str>> {
@@ -314,6 +332,7 @@ pub(super) fn decode(folded_database: &str, folded_name: &str, item: &Item) -> R
         indexes: opt_list(item, "indexes", decode_index)?,
         next_index: if item.contains_key("next_index") { number(item, "next_index")? } else { 0 },
         has_statistics: matches!(item.get("has_statistics"), Some(Value::Bool(true))),
+        home: decode_home(item).ok_or_else(|| invalid("home"))?,
         approximate_partitions: item.opt_int("approximate_partitions")?.unwrap_or(0),
         history: decode_history(item)?,
         version: item.int("version")?,
@@ -343,6 +362,7 @@ mod tests {
             indexes: Vec::new(),
             next_index: 0,
             has_statistics: false,
+            home: None,
             approximate_partitions: 0,
             history: Some(HistoryKept::since_creation(604_800_000, 1_700_000_000_000)),
             version: 41,

@@ -211,6 +211,7 @@ async fn create_as(
             indexes: Vec::new(),
             next_index: 0,
             has_statistics: false,
+            home: location.clone(),
             approximate_partitions: 0,
             history: kept_ms.map(|kept_ms| HistoryKept::since_creation(kept_ms, now_ms)),
             version: 0,

@@ -408,9 +408,13 @@ mod tests {
     fn a_proposal_comes_back_as_it_was() {
         let refusal = super::super::verdict::Refusal::invalid("X", "text").file("a").won_by(Version(2), Some("WRITE"));
         for status in every_status() {
-            for sync in
-                [SyncState::None, SyncState::Pending, SyncState::Failed("why".into()), SyncState::Queued("q".into()), SyncState::Done("2 new".into())]
-            {
+            for sync in [
+                SyncState::None,
+                SyncState::Pending,
+                SyncState::Failed("why".into()),
+                SyncState::Queued("q".into()),
+                SyncState::Done("2 new".into()),
+            ] {
                 let staged = ("k".into(), ETag("e".into()));
                 let id = ProposalId(uuid::Uuid::from_u128(5));
                 let proposal = Proposal {

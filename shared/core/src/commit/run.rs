@@ -66,7 +66,17 @@ pub(super) async fn run(
 ) -> Result<Outcome, CommitError> {
     let content = ahead.take_content(staged);
     let id = ProposalId(staged.key.id);
-    let mut run = Run { ctx, staged, id, ahead, content, proved: None, fence_waited_ms: 0, look: Look::IfNews, given: String::new() };
+    let mut run = Run {
+        ctx,
+        staged,
+        id,
+        ahead,
+        content,
+        proved: None,
+        fence_waited_ms: 0,
+        look: Look::IfNews,
+        given: String::new(),
+    };
     for _ in 0..ATTEMPTS_MAX {
         ctx.check_time("judging a commit", CLAIM_MS)?;
         // A view is used once and put back only where it is known to be right.
@@ -596,6 +606,16 @@ fn staged_gone() -> Refusal {
 pub(super) async fn refuse_too_slow(ctx: Context<'_>, staged: &Staged, error: &CommitError) -> Result<(), CommitError> {
     let mut ahead = Ahead::default();
     let id = ProposalId(staged.key.id);
-    let mut run = Run { ctx, staged, id, ahead: &mut ahead, content: None, proved: None, fence_waited_ms: 0, look: Look::IfNews, given: String::new() };
+    let mut run = Run {
+        ctx,
+        staged,
+        id,
+        ahead: &mut ahead,
+        content: None,
+        proved: None,
+        fence_waited_ms: 0,
+        look: Look::IfNews,
+        given: String::new(),
+    };
     run.refuse_unread(fold::too_slow(error)).await.map(|_| ())
 }

@@ -109,6 +109,7 @@ mod tests {
             ],
             next_index: 6,
             has_statistics: false,
+            home: None,
             approximate_partitions: 0,
             history: None,
             version: 0,

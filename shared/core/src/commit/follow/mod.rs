@@ -21,8 +21,8 @@ use serde_json::Map;
 use super::context::Context;
 use super::keys::{Generation, content_hash};
 use super::sync::{SyncError, SyncReport};
-use crate::catalog::locations::tables_at;
 use crate::catalog::TableDefinition;
+use crate::catalog::locations::tables_at;
 use crate::catalog::tables::{find_table, read_definition};
 use crate::catalog::{TableId, TableRef};
 use crate::delta::schema::{DataType, Primitive, Schema, physical_names};
@@ -33,8 +33,8 @@ use crate::partition::Effect;
 use crate::ports::Ports;
 use crate::store::Consistency;
 
-pub use cursor::{Column, Cursor, Others, Rebuild, decode_synced, key, synced_key};
 pub(crate) use cursor::places_of;
+pub use cursor::{Column, Cursor, Others, Rebuild, decode_synced, key, synced_key};
 pub use rebuild::{Progress, RequestError, message, progress_of, request};
 
 use definition::{Order, follow_schema, follow_version};
@@ -285,7 +285,8 @@ impl Follower<'_> {
         let rest = behind(parts, cursor.progress.as_ref());
         let next = self.at_version(cursor, &commit, columns.clone());
         let goal = Goal::Version(Box::new(next));
-        let stepped = self.writing(definition, &Map::new()).carry_out(cursor, &rest, Meaning::Change, &goal, counts).await?;
+        let stepped =
+            self.writing(definition, &Map::new()).carry_out(cursor, &rest, Meaning::Change, &goal, counts).await?;
         if stepped == Stepped::Done {
             self.moved = true;
             self.committed_ms = Some(committed_ms(&commit));
@@ -359,8 +360,7 @@ fn columns_of(metadata: &Metadata) -> Vec<Column> {
     let physical = physical_names(metadata, &schema);
     let columns = metadata.partition_columns.iter().zip(physical).map(|(name, physical)| {
         let kind = schema.column(name).map(|field| &field.data_type);
-        let is_timestamp =
-            matches!(kind, Some(DataType::Primitive(Primitive::Timestamp | Primitive::TimestampNtz)));
+        let is_timestamp = matches!(kind, Some(DataType::Primitive(Primitive::Timestamp | Primitive::TimestampNtz)));
         Column { name: name.clone(), physical, is_timestamp }
     });
     columns.collect()

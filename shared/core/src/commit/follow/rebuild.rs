@@ -258,7 +258,11 @@ impl From<Trouble> for RequestError {
     }
 }
 
-async fn located(ports: &Ports, database: &str, table: &str) -> Result<(TableRef, TableDefinition, Location), RequestError> {
+async fn located(
+    ports: &Ports,
+    database: &str,
+    table: &str,
+) -> Result<(TableRef, TableDefinition, Location), RequestError> {
     let table = table_named(ports, database, table).await?;
     let gone = || RequestError::NoTable(table.name.clone());
     let definition = read_definition(ports, &table.table_id).await.map_err(Trouble::from)?.ok_or_else(gone)?;
@@ -282,10 +286,17 @@ pub async fn progress_of(app: &App, database: &str, table: &str) -> Result<Progr
 ///
 /// # Errors
 /// No such table; its setting says no; the store's.
-pub async fn request(app: &App, deadline: Deadline, database: &str, table: &str, others: Others) -> Result<Progress, RequestError> {
+pub async fn request(
+    app: &App,
+    deadline: Deadline,
+    database: &str,
+    table: &str,
+    others: Others,
+) -> Result<Progress, RequestError> {
     let (table, definition, root) = located(&app.ports, database, table).await?;
     if !is_on(&definition) {
-        let text = format!("the table's parameter {} is off: switch it on, or leave its partitions alone", super::SETTING);
+        let text =
+            format!("the table's parameter {} is off: switch it on, or leave its partitions alone", super::SETTING);
         return Err(RequestError::Refused(text));
     }
     let sink = crate::commit::wiring::partition_sink(app);

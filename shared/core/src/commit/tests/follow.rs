@@ -131,8 +131,7 @@ fn add(path: &str, p: Option<&str>, rows: i64) -> Json {
 }
 
 fn with_vector(mut action: Json, kind: &str, id: &str, cardinality: i64) -> Json {
-    action[kind]["deletionVector"] =
-        json!({"storageType": "u", "pathOrInlineDv": format!("ab{id:0>20}"), "offset": 1, "sizeInBytes": 4, "cardinality": cardinality});
+    action[kind]["deletionVector"] = json!({"storageType": "u", "pathOrInlineDv": format!("ab{id:0>20}"), "offset": 1, "sizeInBytes": 4, "cardinality": cardinality});
     action
 }
 
@@ -144,7 +143,12 @@ fn one(value: &str) -> Vec<String> {
 async fn partitions_come_with_their_numbers_change_and_go() {
     let scene = Scene::with_table().await;
     scene.kit.log(0, &scene.kit.creation()).await;
-    let first = [add("p=x/a", Some("x"), 3), add("p=x/b", Some("x"), 4), add("p=a%2520b/c", Some("a b"), 1), add("p=__HIVE_DEFAULT_PARTITION__/d", None, 2)];
+    let first = [
+        add("p=x/a", Some("x"), 3),
+        add("p=x/b", Some("x"), 4),
+        add("p=a%2520b/c", Some("a b"), 1),
+        add("p=__HIVE_DEFAULT_PARTITION__/d", None, 2),
+    ];
     scene.kit.log(1, &first).await;
     assert_eq!(scene.follow(1).await, Counts { created: 3, changed: 0, removed: 0 });
     let expected = Numbers::from([
@@ -340,12 +344,20 @@ async fn other_partition_columns_replace_all() {
 async fn mapped_names_moments_and_orders_of_keys() {
     let scene = Scene::new().await;
     scene.register("t", json!([{"Name": "q", "Type": "timestamp"}, {"Name": "p", "Type": "int"}]), json!({})).await;
-    let column = |name: &str, kind: &str, id: i64| json!({"name": name, "type": kind, "nullable": true,
-        "metadata": {"delta.columnMapping.id": id, "delta.columnMapping.physicalName": format!("col-{id}")}});
+    let column = |name: &str, kind: &str, id: i64| {
+        json!({"name": name, "type": kind, "nullable": true,
+        "metadata": {"delta.columnMapping.id": id, "delta.columnMapping.physicalName": format!("col-{id}")}})
+    };
     let schema = json!({"type": "struct", "fields": [column("id", "long", 1), column("P", "integer", 2), column("Q", "timestamp", 3)]});
-    let mut lines = creation_of(TABLE_ID, &["P", "Q"], json!({"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}));
+    let mut lines = creation_of(
+        TABLE_ID,
+        &["P", "Q"],
+        json!({"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}),
+    );
     lines[1]["metaData"]["schemaString"] = json!(schema.to_string());
-    for (name, moment) in [("a", "2026-01-02 03:04:05"), ("b", "2026-01-02T03:04:05.000000Z"), ("c", "2026-01-02 03:04:05.5")] {
+    for (name, moment) in
+        [("a", "2026-01-02 03:04:05"), ("b", "2026-01-02T03:04:05.000000Z"), ("c", "2026-01-02 03:04:05.5")]
+    {
         let mut file = add(&format!("xY/{name}"), None, 1);
         file["add"]["partitionValues"] = json!({"col-2": "7", "col-3": moment});
         lines.push(file);
@@ -416,10 +428,13 @@ async fn workers_at_once_do_everything_once() {
     let outcomes = futures::future::join_all(runs).await;
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     assert_eq!(scene.numbers().await, scene.logged(2).await);
-    let sum: u64 = outcomes.into_iter().map(|one| match one.unwrap() {
-        SyncReport::Followed(counts) => counts.created + counts.changed + counts.removed,
-        _ => 0,
-    }).sum();
+    let sum: u64 = outcomes
+        .into_iter()
+        .map(|one| match one.unwrap() {
+            SyncReport::Followed(counts) => counts.created + counts.changed + counts.removed,
+            _ => 0,
+        })
+        .sum();
     assert!(sum <= 260, "{sum}: something was done twice");
 }
 
@@ -433,8 +448,11 @@ async fn a_rebuild_goes_on_where_time_ran_out() {
     partition::delete(ports, settings, &table, &one("001"), None).await.unwrap();
     let made_up = partition::PartitionInput { values: one("zzz"), ..Default::default() };
     partition::create(ports, settings, &table, made_up).await.unwrap();
-    let wrong = partition::PartitionInput { rest: members(json!({"Parameters": {"numFiles": "9"}})), ..Default::default() };
-    partition::update(ports, settings, &table, PartitionUpdate { values: one("003"), input: wrong }, None).await.unwrap();
+    let wrong =
+        partition::PartitionInput { rest: members(json!({"Parameters": {"numFiles": "9"}})), ..Default::default() };
+    partition::update(ports, settings, &table, PartitionUpdate { values: one("003"), input: wrong }, None)
+        .await
+        .unwrap();
     let deadline = Deadline::in_ms(&*scene.kit.world.clock, 60_000);
     let asked = follow::request(&scene.app, deadline, "lake", "t", Others::Stay).await.unwrap();
     assert_eq!(asked.to_json()["status"], "rebuilding");
@@ -494,7 +512,9 @@ async fn calls_of(k: usize, change: bool) -> Vec<(String, usize)> {
 
 #[tokio::test]
 async fn what_a_version_costs() {
-    for (k, change, transactions) in [(0, false, 2), (1, false, 2), (10, false, 2), (30, true, 2), (31, true, 3), (100, true, 5)] {
+    for (k, change, transactions) in
+        [(0, false, 2), (1, false, 2), (10, false, 2), (30, true, 2), (31, true, 3), (100, true, 5)]
+    {
         let found = calls_of(k, change).await;
         println!("{k} {change} {found:?}");
         let count = |name: &str| found.iter().filter(|(call, _)| call.starts_with(name)).map(|(_, n)| n).sum::<usize>();

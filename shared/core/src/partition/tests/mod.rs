@@ -50,6 +50,7 @@ fn table_with(keys: &[(&str, &str)], older: &[&[KeyType]], indexes: &[&[&str]]) 
         indexes: indexes.iter().enumerate().map(index).collect(),
         next_index: 9,
         has_statistics: false,
+        home: None,
         approximate_partitions: 0,
         history: None,
         version: 0,
