@@ -61,7 +61,9 @@ async fn tick(app: &App) -> Result<Value, HandlerError> {
 async fn queue(ctx: Context<'_>, messages: &[Message]) -> Vec<String> {
     let mut troubles: HashMap<Record, String> = HashMap::new();
     let records: Vec<Record> = messages.iter().flat_map(|message| message.records.clone()).collect();
-    for judged in judge(ctx, &records).await {
+    // What others put into the logs is looked at while commits wait for S3.
+    let (judged, seen_to) = tokio::join!(judge(ctx, &records), see_to(ctx, &records));
+    for judged in judged {
         let trouble = match judged.outcome {
             Err(error) if error.is_slowness() => {
                 go_on_later(ctx, &judged.arrival, &error).await.err().map(|error| error.to_string())
@@ -72,7 +74,7 @@ async fn queue(ctx: Context<'_>, messages: &[Message]) -> Vec<String> {
             troubles.insert(Record::Staged(judged.arrival), trouble);
         }
     }
-    for (record, error) in see_to(ctx, &records).await {
+    for (record, error) in seen_to {
         tracing::warn!(?record, %error, "a record comes again");
         troubles.insert(record, error.to_string());
     }

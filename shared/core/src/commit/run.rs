@@ -122,8 +122,14 @@ impl Run<'_> {
             }
             // What was staged does not depend on the table.
             None => {
-                let (ctx, id) = (self.ctx, self.id);
-                futures::join!(view::load(ctx, root, id), async { self.content().await.ok() }).0
+                let (ctx, id, staged) = (self.ctx, self.id, self.staged);
+                let Run { content, ahead, .. } = &mut *self;
+                let own = async {
+                    if content.is_none() {
+                        *content = content::read(ctx, staged).await.ok().map(Arc::new);
+                    }
+                };
+                futures::join!(view::load(ctx, root, id), own, ahead.read_staged(ctx, staged)).0
             }
         };
         let (mut view, lookup) = match loaded {
@@ -590,6 +596,7 @@ fn staged_gone() -> Refusal {
 pub(super) async fn refuse_too_slow(ctx: Context<'_>, staged: &Staged, error: &CommitError) -> Result<(), CommitError> {
     let mut ahead = Ahead::default();
     let id = ProposalId(staged.key.id);
-    let mut run = Run { ctx, staged, id, ahead: &mut ahead, content: None, proved: None, fence_waited_ms: 0, look: Look::IfNews };
+    let mut run =
+        Run { ctx, staged, id, ahead: &mut ahead, content: None, proved: None, fence_waited_ms: 0, look: Look::IfNews };
     run.refuse_unread(fold::too_slow(error)).await.map(|_| ())
 }

@@ -15,7 +15,9 @@ mod inspect;
 mod rescue;
 
 pub use clear::clear_old;
-pub use entry::{Completion, Entry, absence_checks, claim_writes, complete_writes, file_name, key, spellings, temp_path};
+pub use entry::{
+    Completion, Entry, absence_checks, claim_writes, complete_writes, file_name, key, spellings, temp_path,
+};
 pub use inspect::{Inspection, Look, inspect};
 pub use rescue::{Overtaken, notice, rescue_all};
 

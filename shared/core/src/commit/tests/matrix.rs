@@ -3,7 +3,7 @@
 //!
 //! A cell says what becomes of A after B won. `when`: A works on the file `a` and the rows that its predicate selects; B
 //! works on the same rows (`meet`), on other rows that file-level knowledge cannot tell from them (`near`), or on the file
-//! `b` (`apart`). A cell that row-level merging will answer otherwise has `needs` and says what it will be (`then`).
+//! `b` (`apart`). A cell that row-level merging answers otherwise has `needs` and says what the answer is with it (`then`).
 
 use std::collections::BTreeSet;
 

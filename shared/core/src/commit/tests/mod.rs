@@ -7,7 +7,7 @@ mod hostile;
 mod house;
 mod identity;
 pub(in crate::commit) mod judging;
-mod kit;
+pub(in crate::commit) mod kit;
 mod log_store;
 mod matrix;
 mod model;
