@@ -78,6 +78,22 @@ pub struct Settings {
     pub max_partitions_per_table: u64,
     /// What the Hive default marker means to filters on typed keys.
     pub default_partition: Mode,
+    pub unity: UnitySettings,
+}
+
+/// How the catalog looks to Unity Catalog's clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitySettings {
+    /// Name of the one catalog.
+    pub catalog: String,
+    /// Where managed tables lie whose schema has no location of its own; without it, such schemas take none.
+    pub storage: Option<Location>,
+}
+
+impl Default for UnitySettings {
+    fn default() -> Self {
+        Self { catalog: "unity".to_owned(), storage: None }
+    }
 }
 
 impl Settings {
@@ -102,6 +118,7 @@ impl Default for Settings {
             partition_moves: PartitionMoves::default(),
             max_partitions_per_table: 20_000_000,
             default_partition: Mode::default(),
+            unity: UnitySettings::default(),
         }
     }
 }

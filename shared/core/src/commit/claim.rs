@@ -225,7 +225,7 @@ fn stands(proposal: &Proposal, claim: &Claim) -> bool {
 }
 
 /// As a winner's is inferred, see `conflict::winner`.
-fn blindness(commit: &LoggedCommit) -> Blindness {
+pub(super) fn blindness(commit: &LoggedCommit) -> Blindness {
     let declared = super::read_set::declared(&commit.actions).ok().flatten();
     if super::read_set::is_blind_append(&commit.actions, declared.as_ref()) {
         Blindness::Blind
@@ -270,7 +270,8 @@ fn first_state(commit: &LoggedCommit) -> Option<TableState> {
     Some(TableState::created(commit.actions.protocol.clone()?, commit.actions.metadata.clone()?))
 }
 
-fn committed(
+/// The proposal as it is once its claim is in the table.
+pub(super) fn committed(
     ctx: Context<'_>,
     proposal: &Proposal,
     claim: &Claim,
@@ -281,7 +282,7 @@ fn committed(
     let may_have_partitions = state.is_none_or(|state| !state.metadata.partition_columns.is_empty());
     let now_ms = ctx.now_ms();
     let mut next = Proposal { updated_ms: now_ms, revision: ctx.new_revision(), ..proposal.clone() };
-    if may_have_partitions && !commit.actions.adds.is_empty() {
+    if may_have_partitions && !(commit.actions.adds.is_empty() && commit.actions.removes.is_empty()) {
         next.sync = SyncState::Pending;
     } else {
         next.synced_ms = Some(now_ms);

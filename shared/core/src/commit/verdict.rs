@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::proposal::{Proposal, Status, SyncState};
+use super::row_level::merge::SameRows;
 use crate::delta::Version;
 
 /// Longest text of a message; commits can carry paths of any length.
@@ -78,7 +79,7 @@ impl Exception {
             Exception::UnsupportedTableException => "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
             Exception::ProposalReusedException => "LAKEWARDEN_PROPOSAL_REUSED",
             Exception::TableReplacedException => "LAKEWARDEN_TABLE_REPLACED",
-            Exception::DamagedLogException => "LAKEWARDEN_DAMAGED_LOG",
+            Exception::DamagedLogException => "DELTA_TXN_LOG_FAILED_INTEGRITY",
         }
     }
 }
@@ -146,6 +147,9 @@ pub struct RefusalText {
     pub place: Place,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub winner: Option<Winner>,
+    /// Rows that a winner changed, too; the first files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub same_rows: Vec<SameRows>,
     /// Further problems of the same kind, one text each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<String>,
@@ -161,6 +165,7 @@ impl Refusal {
             advice: advice.to_owned(),
             place: Place::default(),
             winner: None,
+            same_rows: Vec::new(),
             more: Vec::new(),
         }))
     }
@@ -236,6 +241,7 @@ impl Verdict {
             SyncState::None => (None, None),
             SyncState::Pending => (Some("pending"), None),
             SyncState::Failed(error) => (Some("failed"), Some(error.as_str())),
+            SyncState::Queued(summary) => (Some("queued"), Some(summary.as_str())),
             SyncState::Done(summary) => (Some("done"), Some(summary.as_str())),
         };
         json!(VerdictJson {

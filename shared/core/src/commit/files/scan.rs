@@ -235,8 +235,9 @@ impl ColumnReads<'_> {
             return Err(Undecided::TooMuch("too much would have to be read".to_owned()));
         }
         let bytes = self.fetch(key, footer, start, length).await?;
-        read_leaf(bytes, start, chunk, kind, rows, out).map_err(|error| match error {
+        read_leaf(&bytes, chunk, kind, rows, out).map_err(|error| match error {
             PagesError::Codec(text) => because(format!("its compression is not read here ({text})")),
+            PagesError::TooMuch => Undecided::TooMuch(error.to_string()),
             PagesError::Damaged(text) => because(format!("its pages cannot be read ({text})")),
         })
     }

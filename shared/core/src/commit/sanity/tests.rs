@@ -114,7 +114,7 @@ fn judge(lines: &[Value], metadata: &Metadata, vectors_on: bool, log: &[Value]) 
     let snapshot = snapshot(log);
     let wanted: BTreeSet<ObjectKey> = needed_files(&candidate, None);
     let files = FileFacts::of_snapshots(wanted, Some(&snapshot), &snapshot);
-    check_live_files(&candidate, &files)?;
+    check_live_files(&candidate, &files, &Default::default())?;
     check_deletion_vectors(&candidate, vectors_on, Some(&files))
 }
 
@@ -346,7 +346,7 @@ fn what_a_winner_added_or_removed_since_is_not_there() {
     let judge = |lines: &[Value]| {
         let candidate = Candidate::parse(&root(), Version(5), text(lines).into()).unwrap();
         let files = FileFacts::of_snapshots(needed_files(&candidate, None), Some(&before), &after);
-        check_live_files(&candidate, &files).err().map(|refusal| refusal.reason.clone())
+        check_live_files(&candidate, &files, &Default::default()).err().map(|refusal| refusal.reason.clone())
     };
     assert_eq!(judge(&[remove("old")]).as_deref(), Some("REMOVE_OF_UNKNOWN_FILE"));
     assert_eq!(judge(&[remove("new")]).as_deref(), Some("REMOVE_OF_UNKNOWN_FILE"));
@@ -354,7 +354,7 @@ fn what_a_winner_added_or_removed_since_is_not_there() {
     // Where the log no longer tells what was read, the latest version counts.
     let candidate = Candidate::parse(&root(), Version(5), text(&[remove("new")]).into()).unwrap();
     let files = FileFacts::of_snapshots(needed_files(&candidate, None), None, &after);
-    assert_eq!(check_live_files(&candidate, &files), Ok(()));
+    assert_eq!(check_live_files(&candidate, &files, &Default::default()), Ok(()));
 }
 
 #[test]
