@@ -78,7 +78,7 @@ impl Exception {
             Exception::UnsupportedTableException => "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
             Exception::ProposalReusedException => "LAKEWARDEN_PROPOSAL_REUSED",
             Exception::TableReplacedException => "LAKEWARDEN_TABLE_REPLACED",
-            Exception::DamagedLogException => "LAKEWARDEN_DAMAGED_LOG",
+            Exception::DamagedLogException => "DELTA_TXN_LOG_FAILED_INTEGRITY",
         }
     }
 }
