@@ -5,9 +5,10 @@ use lakewarden_core::commit::error::CommitError;
 use lakewarden_core::commit::proposal::Status;
 use lakewarden_core::commit::verdict::{RefusalKind, Verdict};
 use lakewarden_core::store::StoreErrorKind;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-/// Seconds after which a call that ran out of time or met a fence may be tried again.
+/// Seconds after which to ask again, or to try again what ran out of time or met a fence.
 const RETRY_AFTER_S: &str = "2";
 
 /// Status and JSON body of an answer.
@@ -15,15 +16,17 @@ const RETRY_AFTER_S: &str = "2";
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Value,
+    /// Where to ask for what there is no answer to yet.
+    pub(crate) ask_at: Option<String>,
 }
 
 impl Answer {
     pub(crate) fn ok(body: Value) -> Answer {
-        Answer { status: 200, body }
+        Answer { status: 200, body, ask_at: None }
     }
 
     pub(crate) fn error(status: u16, error: &str, message: impl Into<String>, advice: &str) -> Answer {
-        Answer { status, body: json!({"error": error, "message": message.into(), "advice": advice}) }
+        Answer { status, body: json!({"error": error, "message": message.into(), "advice": advice}), ask_at: None }
     }
 
     /// The verdict on a proposal that was just made: a refusal is an error of HTTP, too.
@@ -33,7 +36,19 @@ impl Answer {
             (Status::Rejected, _) => 409,
             _ => 200,
         };
-        Answer { status, body: verdict.to_json() }
+        Answer { status, body: verdict.to_json(), ask_at: None }
+    }
+
+    /// The commit is taken on, and judged in the background: where to ask for its verdict.
+    pub(crate) fn taken_on(verdict: &Verdict) -> Answer {
+        let location = verdict.proposal.root.to_string();
+        let location = utf8_percent_encode(&location, NON_ALPHANUMERIC);
+        let ask_at = format!("/v1/commits/{}?location={location}", verdict.proposal.id);
+        let mut body = verdict.to_json();
+        if let Some(body) = body.as_object_mut() {
+            body.insert("ask".into(), ask_at.as_str().into());
+        }
+        Answer { status: 202, body, ask_at: Some(ask_at) }
     }
 
     /// No verdict: nothing is lost, and `proposal_id` finds the proposal again.
@@ -78,8 +93,11 @@ impl Answer {
     pub(crate) fn into_response(self) -> ApiGatewayV2httpResponse {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if self.status == 503 {
+        if matches!(self.status, 202 | 429 | 503) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+        }
+        if let Some(Ok(ask_at)) = self.ask_at.as_deref().map(HeaderValue::from_str) {
+            headers.insert(header::LOCATION, ask_at);
         }
         let mut response = ApiGatewayV2httpResponse::default();
         response.status_code = i64::from(self.status);

@@ -1,6 +1,7 @@
 use lakewarden_core::commit::alarm;
 use lakewarden_core::commit::context::Context;
-use lakewarden_core::commit::door::judge_one;
+use lakewarden_core::commit::door::{judge_one, leave_to_queue};
+use lakewarden_core::commit::error::CommitError;
 use lakewarden_core::commit::inline::{self, InlineCommit, InlineError};
 use lakewarden_core::commit::keys::ProposalId;
 use lakewarden_core::commit::proposals;
@@ -18,8 +19,9 @@ use uuid::Uuid;
 
 use crate::answer::Answer;
 use crate::request::{Call, CommitRequest};
+use crate::uploads;
 
-fn invalid(message: impl Into<String>, advice: &str) -> Answer {
+pub(crate) fn invalid(message: impl Into<String>, advice: &str) -> Answer {
     Answer::error(422, "InvalidRequest", message, advice)
 }
 
@@ -47,7 +49,7 @@ fn check_root(root: Location) -> Result<Location, Answer> {
     Ok(root)
 }
 
-fn parse_id(text: &str) -> Result<ProposalId, Answer> {
+pub(crate) fn parse_id(text: &str) -> Result<ProposalId, Answer> {
     Uuid::try_parse(text)
         .map(ProposalId)
         .map_err(|_| invalid(format!("`{text}` is not a proposal id"), "proposal ids are UUIDs"))
@@ -74,16 +76,22 @@ pub(crate) async fn propose(app: &App, call: &Call, root: Option<Location>, dead
     }
 }
 
+/// The table that a call is about: named by the route, or in the body.
+pub(crate) fn root_of(by_route: Option<Location>, in_body: Option<&str>) -> Result<Location, Answer> {
+    match (by_route, in_body) {
+        (Some(_), Some(_)) => Err(invalid("the table is named by the route and by `location`", "leave location out")),
+        (Some(root), None) => Ok(root),
+        (None, Some(text)) => parse_location(text),
+        (None, None) => Err(invalid("`location` is missing", "give the table's root as s3://bucket/path")),
+    }
+}
+
 async fn try_propose(app: &App, call: &Call, root: Option<Location>, deadline: Deadline) -> Result<Answer, Answer> {
+    if call.is_too_large() {
+        return Err(uploads::too_large(app, call, root).await);
+    }
     let request = call.commit_request()?;
-    let root = match (root, request.location.as_deref()) {
-        (Some(_), Some(_)) => {
-            return Err(invalid("the table is named by the route and by `location`", "leave location out"));
-        }
-        (Some(root), None) => root,
-        (None, Some(text)) => parse_location(text)?,
-        (None, None) => return Err(invalid("`location` is missing", "give the table's root as s3://bucket/path")),
-    };
+    let root = root_of(root, request.location.as_deref())?;
     let id = request.proposal_id.as_deref().map(parse_id).transpose()?;
     let sink = wiring::partition_sink(app);
     let ctx = Context::new(app, deadline, &*sink);
@@ -92,15 +100,28 @@ async fn try_propose(app: &App, call: &Call, root: Option<Location>, deadline: D
         (None, true) => stage_now(ctx, root, id, request).await?,
         _ => return Err(invalid("give either `actions` or `staged_key`", "actions come with the call, or lie on S3")),
     };
-    let proposal_id = staged.key.id.to_string();
+    if call.is_async {
+        return Ok(leave(ctx, &staged, None).await);
+    }
     Ok(match judge_one(ctx, &staged).await {
         Ok(Outcome::Verdict(verdict)) if !verdict.is_final() => not_judged(&verdict),
         Ok(Outcome::Verdict(verdict)) => Answer::verdict(&verdict),
         Ok(Outcome::NotJudged { reason }) => {
             Answer::error(404, "StagedObjectMissing", reason, "stage the commit first, or send its actions")
         }
-        Err(error) => Answer::no_verdict(&error, Some(&proposal_id)),
+        Err(error) if error.is_slowness() => leave(ctx, &staged, Some(&error)).await,
+        Err(error) => Answer::no_verdict(&error, Some(&staged.key.id.to_string())),
     })
+}
+
+/// Long work goes on in the background. What was staged is judged with its event, too; the message of our own also brings
+/// back what that event was too early for.
+async fn leave(ctx: Context<'_>, staged: &Staged, error: Option<&CommitError>) -> Answer {
+    match leave_to_queue(ctx, staged, error).await {
+        Ok(proposal) if proposal.status.is_final() => Answer::verdict(&Verdict { proposal }),
+        Ok(proposal) => Answer::taken_on(&Verdict { proposal }),
+        Err(error) => Answer::no_verdict(&error, Some(&staged.key.id.to_string())),
+    }
 }
 
 /// Only catalog-managed tables leave a proposal without a verdict: their catalog judges.
@@ -170,15 +191,18 @@ async fn stage_now(
 }
 
 /// One proposal by its id.
-pub(crate) async fn get(app: &App, call: &Call, id: &str) -> Answer {
-    match try_get(app, call, id).await {
+pub(crate) async fn get(app: &App, call: &Call, root: Option<Location>, id: &str) -> Answer {
+    match try_get(app, call, root, id).await {
         Ok(answer) | Err(answer) => answer,
     }
 }
 
-async fn try_get(app: &App, call: &Call, id: &str) -> Result<Answer, Answer> {
+async fn try_get(app: &App, call: &Call, root: Option<Location>, id: &str) -> Result<Answer, Answer> {
     let id = parse_id(id)?;
-    let root = call.query("location").map(parse_location).transpose()?;
+    let root = match root {
+        Some(root) => Some(root),
+        None => call.query("location").map(parse_location).transpose()?,
+    };
     let mut found = proposals::by_id(&*app.ports.items, id).await.map_err(|error| Answer::no_verdict(&error, None))?;
     found.retain(|proposal| root.as_ref().is_none_or(|root| *root == proposal.root));
     if found.len() > 1 {

@@ -3,6 +3,7 @@
 mod answer;
 mod commands;
 mod request;
+mod uploads;
 
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 use aws_lambda_events::http::Method;
@@ -12,8 +13,11 @@ use answer::Answer;
 use request::Call;
 
 const ROUTES: &str = "POST /v1/commits, GET /v1/commits?location=, GET /v1/commits/{proposal_id}, \
-    GET /v1/commits/alarms?location=, POST and GET /v1/databases/{database}/tables/{table}/commits, \
-    GET /v1/databases/{database}/tables/{table}/commits/alarms";
+    GET /v1/commits/alarms?location=, POST /v1/commits/uploads, \
+    POST and GET /v1/databases/{database}/tables/{table}/commits, \
+    GET /v1/databases/{database}/tables/{table}/commits/{proposal_id}, \
+    GET /v1/databases/{database}/tables/{table}/commits/alarms, \
+    POST /v1/databases/{database}/tables/{table}/commits/uploads";
 
 /// Answers one request. Never fails: trouble is an answer too.
 pub async fn handle(app: &App, request: ApiGatewayV2httpRequest, deadline: Deadline) -> ApiGatewayV2httpResponse {
@@ -29,36 +33,29 @@ pub async fn handle(app: &App, request: ApiGatewayV2httpRequest, deadline: Deadl
 
 async fn route(app: &App, call: &Call, deadline: Deadline) -> Answer {
     let segments: Vec<&str> = call.segments.iter().map(String::as_str).collect();
-    match (&call.method, segments.as_slice()) {
-        (&Method::POST, ["v1", "commits"]) => commands::propose(app, call, None, deadline).await,
-        (&Method::GET, ["v1", "commits"]) => commands::list(app, call, None).await,
-        (&Method::GET, ["v1", "commits", "alarms"]) => commands::alarms(app, call, None).await,
-        (&Method::GET, ["v1", "commits", id]) => commands::get(app, call, id).await,
-        (&Method::POST, ["v1", "databases", database, "tables", table, "commits"]) => {
+    let (root, rest) = match segments.as_slice() {
+        ["v1", "commits", rest @ ..] => (None, rest),
+        ["v1", "databases", database, "tables", table, "commits", rest @ ..] => {
             match commands::locate(app, database, table).await {
-                Ok(root) => commands::propose(app, call, Some(root), deadline).await,
-                Err(answer) => answer,
+                Ok(root) => (Some(root), rest),
+                Err(answer) => return answer,
             }
         }
-        (&Method::GET, ["v1", "databases", database, "tables", table, "commits"]) => {
-            match commands::locate(app, database, table).await {
-                Ok(root) => commands::list(app, call, Some(root)).await,
-                Err(answer) => answer,
-            }
-        }
-        (&Method::GET, ["v1", "databases", database, "tables", table, "commits", "alarms"]) => {
-            match commands::locate(app, database, table).await {
-                Ok(root) => commands::alarms(app, call, Some(root)).await,
-                Err(answer) => answer,
-            }
-        }
-        _ => Answer::error(
-            404,
-            "UnknownRoute",
-            format!("{} {} does not exist", call.method, call.path),
-            &format!("there are: {ROUTES}"),
-        ),
+        _ => return unknown(call),
+    };
+    match (&call.method, rest) {
+        (&Method::POST, []) => commands::propose(app, call, root, deadline).await,
+        (&Method::GET, []) => commands::list(app, call, root).await,
+        (&Method::GET, ["alarms"]) => commands::alarms(app, call, root).await,
+        (&Method::POST, ["uploads"]) => uploads::offer(app, call, root).await,
+        (&Method::GET, [id]) => commands::get(app, call, root, id).await,
+        _ => unknown(call),
     }
+}
+
+fn unknown(call: &Call) -> Answer {
+    let text = format!("{} {} does not exist", call.method, call.path);
+    Answer::error(404, "UnknownRoute", text, &format!("there are: {ROUTES}"))
 }
 
 #[cfg(test)]

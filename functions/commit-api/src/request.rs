@@ -22,7 +22,10 @@ pub(crate) struct Call {
     /// Decoded segments of the path.
     pub(crate) segments: Vec<String>,
     query: Vec<(String, String)>,
+    /// May be longer than is taken: see [`Call::check_size`].
     pub(crate) body: Vec<u8>,
+    /// The caller asks to be answered before there is a verdict (`Prefer: respond-async`).
+    pub(crate) is_async: bool,
 }
 
 /// Body of a proposal.
@@ -34,6 +37,14 @@ pub(crate) struct CommitRequest {
     pub(crate) actions: Option<Vec<Box<RawValue>>>,
     pub(crate) staged_key: Option<String>,
     pub(crate) read_set: Option<Value>,
+}
+
+/// What an address to upload a commit to depends on.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct UploadRequest {
+    pub(crate) location: Option<String>,
+    pub(crate) proposal_id: Option<String>,
+    pub(crate) read_version: Option<i64>,
 }
 
 impl Call {
@@ -53,11 +64,23 @@ impl Call {
             query.push((decode(&name.replace('+', " "))?, decode(&value.replace('+', " "))?));
         }
         let method = request.request_context.http.method.clone();
-        Ok(Call { method, path, segments, query, body: body(request)? })
+        let header = |name: &str| request.headers.get(name).and_then(|value| value.to_str().ok());
+        let is_async = header("prefer")
+            .is_some_and(|prefer| prefer.split([',', ';']).any(|one| one.trim().eq_ignore_ascii_case("respond-async")));
+        Ok(Call { method, path, segments, query, body: body(request)?, is_async })
     }
 
     pub(crate) fn query(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.body.len() > BODY_MAX_BYTES
+    }
+
+    /// What a body says that is too large to be taken, but for its actions.
+    pub(crate) fn upload_request(&self) -> Option<UploadRequest> {
+        serde_json::from_slice(&self.body).ok()
     }
 
     pub(crate) fn commit_request(&self) -> Result<CommitRequest, Answer> {
@@ -97,13 +120,5 @@ fn body(request: &ApiGatewayV2httpRequest) -> Result<Vec<u8>, Answer> {
     } else {
         text.as_bytes().to_vec()
     };
-    if bytes.len() > BODY_MAX_BYTES {
-        return Err(Answer::error(
-            413,
-            "BodyTooLarge",
-            format!("the body has {} bytes; at most {BODY_MAX_BYTES} are taken", bytes.len()),
-            "put the commit at <table>/_delta_log/_staged_commits/<20 digits of the version>.<uuid>.json, and name it as staged_key",
-        ));
-    }
     Ok(bytes)
 }

@@ -20,14 +20,23 @@ async fn call(app: &App, method: &str, path: &str, body: Option<&Value>) -> (i64
 }
 
 async fn send(app: &App, method: &str, path: &str, body: Option<String>, base64: bool) -> (i64, Value) {
+    let event = event(method, path, body, base64);
+    let (status, _, body) = respond(app, event, 28_000).await;
+    (status, body)
+}
+
+fn event(method: &str, path: &str, body: Option<String>, base64: bool) -> Value {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let event = json!({"version": "2.0", "routeKey": "$default", "rawPath": path, "rawQueryString": query, "headers": {},
+    json!({"version": "2.0", "routeKey": "$default", "rawPath": path, "rawQueryString": query, "headers": {},
         "requestContext": {"stage": "$default", "http": {"method": method, "path": path}},
-        "body": body, "isBase64Encoded": base64});
+        "body": body, "isBase64Encoded": base64})
+}
+
+async fn respond(app: &App, event: Value, time_ms: i64) -> (i64, aws_lambda_events::http::HeaderMap, Value) {
     let request: ApiGatewayV2httpRequest = serde_json::from_value(event).unwrap();
-    let response = handle(app, request, Deadline::in_ms(&*app.ports.clock, 28_000)).await;
+    let response = handle(app, request, Deadline::in_ms(&*app.ports.clock, time_ms)).await;
     let Some(Body::Text(text)) = response.body else { panic!("no body") };
-    (response.status_code, serde_json::from_str(&text).unwrap())
+    (response.status_code, response.headers, serde_json::from_str(&text).unwrap())
 }
 
 fn creation() -> Value {
@@ -211,8 +220,89 @@ async fn bodies_may_be_base64_and_have_a_limit() {
     let (status, answer) = send(&app, "POST", "/v1/commits", Some(encode(padding.clone())), true).await;
     assert_eq!((status, &answer["error"]), (400, &json!("MalformedBody")), "at the limit it is read");
     let (status, answer) = send(&app, "POST", "/v1/commits", Some(encode(padding + "x")), true).await;
-    assert_eq!(status, 413);
+    assert_eq!((status, &answer["error"], &answer["upload"]), (413, &json!("BodyTooLarge"), &json!(null)));
     assert!(answer["advice"].as_str().unwrap().contains("_staged_commits"));
+    // A body that says for which table it is, a byte below the limit and one above.
+    let of_size = |size: usize| {
+        let body = with(with(transaction(0, "a"), "proposal_id", json!(ID)), "note", json!("")).to_string();
+        let padding = "x".repeat(size - body.len());
+        body.replace("\"note\":\"\"", &format!("\"note\":\"{padding}\""))
+    };
+    let (status, verdict) = send(&app, "POST", "/v1/commits", Some(of_size(request::BODY_MAX_BYTES)), false).await;
+    assert_eq!((status, &verdict["version"]), (200, &json!(1)), "{verdict}");
+    let (status, answer) = send(&app, "POST", "/v1/commits", Some(of_size(request::BODY_MAX_BYTES + 1)), false).await;
+    let key = format!("s3://lake/wh/t/_delta_log/_staged_commits/00000000000000000001.{ID}.json");
+    assert_eq!((status, &answer["staged_key"], &answer["proposal_id"]), (413, &json!(key), &json!(ID)), "{answer}");
+    assert_eq!(answer["then"]["body"], json!({"staged_key": key, "location": "s3://lake/wh/t"}));
+    assert_eq!(
+        (&answer["upload"]["method"], answer["upload"]["headers"]["if-none-match"].as_str()),
+        (&json!("PUT"), Some("*"))
+    );
+}
+
+#[tokio::test]
+async fn an_address_for_an_upload_can_be_asked_for() {
+    let (world, app) = app();
+    call(&app, "POST", "/v1/commits", Some(&creation())).await;
+    let ask = json!({"location": "s3://lake/wh/t", "read_version": 0});
+    let (status, offered) = call(&app, "POST", "/v1/commits/uploads", Some(&ask)).await;
+    assert_eq!(status, 200, "{offered}");
+    assert!(offered["upload"]["expires_ms"].as_i64().unwrap() > app.ports.clock.now_ms());
+    let key = offered["staged_key"].as_str().unwrap().strip_prefix("s3://lake/").unwrap();
+    let line = Bytes::from_static(b"{\"txn\":{\"appId\":\"a\",\"version\":1}}\n");
+    world.objects.put(&ObjectKey::new("lake", key), line, &PutOptions::default()).await.unwrap();
+    let (status, verdict) = call(&app, "POST", "/v1/commits", Some(&offered["then"]["body"])).await;
+    assert_eq!((status, &verdict["version"], &verdict["proposal_id"]), (200, &json!(1), &offered["proposal_id"]));
+    for (bad, status) in [
+        (json!({"read_version": 0}), 422),
+        (json!({"location": "s3://lake/wh/t"}), 422),
+        (json!({"location": "s3://lake/wh/t", "read_version": -2}), 422),
+        (with(ask.clone(), "proposal_id", json!("7")), 422),
+        (json!([1]), 400),
+    ] {
+        assert_eq!(call(&app, "POST", "/v1/commits/uploads", Some(&bad)).await.0, status, "{bad}");
+    }
+    world.faults.inject("presign", 0, Fault::Before(StoreErrorKind::Unavailable));
+    assert_eq!(call(&app, "POST", "/v1/commits/uploads", Some(&ask)).await.0, 503);
+}
+
+#[tokio::test]
+async fn long_work_is_taken_on_with_a_place_to_ask() {
+    let (world, app) = app();
+    call(&app, "POST", "/v1/commits", Some(&creation())).await;
+    let proposed = with(transaction(0, "a"), "proposal_id", json!(ID));
+    let in_time = event("POST", "/v1/commits", Some(proposed.to_string()), false);
+    let mut unhurried = in_time.clone();
+    unhurried["headers"] = json!({"prefer": "wait=5, respond-async"});
+    for (event, time_ms) in [(in_time.clone(), 2_000), (in_time.clone(), 2_000), (unhurried, 28_000)] {
+        let (status, headers, body) = respond(&app, event, time_ms).await;
+        assert_eq!((status, &body["status"], &body["final"]), (202, &json!("received"), &json!(false)), "{body}");
+        assert_eq!(headers["location"], body["ask"].as_str().unwrap());
+        assert!(headers.contains_key("retry-after"));
+        let (status, asked) = call(&app, "GET", body["ask"].as_str().unwrap(), None).await;
+        assert_eq!((status, &asked["status"]), (200, &json!("received")));
+        let message = world.queue.take(lakewarden_core::store::QueueName::Commits).unwrap();
+        assert!(message.contains(ID), "somebody goes on with it: {message}");
+    }
+    let (status, _, verdict) = respond(&app, in_time.clone(), 28_000).await;
+    assert_eq!((status, &verdict["version"]), (200, &json!(1)));
+    // Once there is a verdict, there is no time needed for it.
+    let mut late = in_time;
+    late["headers"] = json!({"prefer": "respond-async"});
+    assert_eq!(respond(&app, late, 2_000).await.2["version"], 1);
+}
+
+#[tokio::test]
+async fn a_call_made_twice_at_once_is_one_commit() {
+    let (_, app) = app();
+    call(&app, "POST", "/v1/commits", Some(&creation())).await;
+    let proposed = with(transaction(0, "a"), "proposal_id", json!(ID));
+    let calls = (0..4).map(|_| call(&app, "POST", "/v1/commits", Some(&proposed)));
+    for (status, verdict) in futures::future::join_all(calls).await {
+        assert_eq!((status, &verdict["version"]), (200, &json!(1)), "{verdict}");
+    }
+    let (_, listed) = call(&app, "GET", "/v1/commits?location=s3://lake/wh/t", None).await;
+    assert_eq!(listed["commits"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]

@@ -1,16 +1,18 @@
 use std::collections::HashMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_sdk_s3::config::Builder;
 use aws_sdk_s3::operation::copy_object::CopyObjectError;
 use aws_sdk_s3::operation::delete_object::DeleteObjectError;
 use aws_sdk_s3::operation::put_object::PutObjectError;
+use aws_sdk_s3::presigning::PresigningConfig;
 use aws_sdk_s3::primitives::ByteStream;
 use aws_sdk_s3::types::{Delete, Error as EntryError, ObjectIdentifier};
 use bytes::Bytes;
 use lakewarden_core::store::{
-    Deleted, Doomed, ETag, ObjectError, ObjectKey, Objects, PutCondition, PutOptions, StoreError, StoreErrorKind,
-    check_delete_batch, check_object_key,
+    Deleted, Doomed, ETag, ObjectError, ObjectKey, Objects, PresignedPut, PutCondition, PutOptions, StoreError,
+    StoreErrorKind, check_delete_batch, check_object_key,
 };
 
 use super::keys::encode_copy_source;
@@ -120,6 +122,19 @@ impl Objects for S3Objects {
             .await
             .map_err(|error| object_error(&operation, at, &error))?;
         Ok(())
+    }
+
+    /// Signed with the function's own credentials: it ends with them, if that is earlier.
+    async fn presign_put(&self, at: &ObjectKey, valid_ms: u64) -> Result<PresignedPut, ObjectError> {
+        let operation = format!("presign {at}");
+        check_object_key(at, &operation)?;
+        let unsigned = |text: String| StoreError::new(StoreErrorKind::Invalid, &operation, text);
+        let config =
+            PresigningConfig::expires_in(Duration::from_millis(valid_ms)).map_err(|error| unsigned(chain(&error)))?;
+        let put = self.client.put_object().bucket(&at.bucket).key(&at.key).if_none_match("*");
+        let request = put.presigned(config).await.map_err(|error| object_error(&operation, at, &error))?;
+        let headers = request.headers().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Ok(PresignedPut { url: request.uri().to_owned(), headers })
     }
 
     /// The SDK repeats the request after a lost answer. An object that the first attempt deleted then comes back as

@@ -203,29 +203,55 @@ async fn compare(
         "version {} was put again with other content (ETag {}); the log was at version {}",
         logged.version, object.meta.etag.0, head.version
     );
+    rewritten(ctx, head, logged, &object, record.proposal, &text).await
+}
+
+async fn rewritten(
+    ctx: Context<'_>,
+    head: &Head,
+    logged: &Logged,
+    object: &Object,
+    proposal: Option<ProposalId>,
+    text: &str,
+) -> Result<Audited, CommitError> {
     let kind = AlarmKind::VersionRewritten;
-    let mut alarm = Alarm::new(kind, logged.version, &object.meta.etag.0, &text, ctx.now_ms());
-    alarm.proposal = record.proposal;
+    let mut alarm = Alarm::new(kind, logged.version, &object.meta.etag.0, text, ctx.now_ms());
+    alarm.proposal = proposal;
     alarm::raise(ctx, &logged.root, head.generation, alarm).await?;
     Ok(Audited::Alarmed(kind))
 }
 
-/// Remembers what another writer's version holds, so that a later put can be told from it.
+/// Remembers what another writer's version holds, so that a later put can be told from it. A version that was there when
+/// the log was last read, and is dated later than everything that was there, has been put again already.
 async fn note(ctx: Context<'_>, head: &Head, logged: &Logged) -> Result<Audited, CommitError> {
     let Some(object) = read(ctx, &logged.key()).await? else { return Ok(Audited::AsRecorded) };
     let record = VersionRecord {
         version: logged.version,
         proposal: None,
         sha256: Some(content_hash(&object.bytes)),
-        etag: Some(object.meta.etag),
+        etag: Some(object.meta.etag.clone()),
         operation: None,
         blindness: Blindness::Reading,
         committed_ms: object.meta.last_modified_ms,
     };
+    let is_rewritten = head
+        .sight
+        .is_some_and(|sight| logged.version <= sight.version && object.meta.last_modified_ms > sight.written_ms);
+    if is_rewritten {
+        let text = format!(
+            "version {} was put again (ETag {}): it had been there before, and nobody knows what it held",
+            logged.version, object.meta.etag.0
+        );
+        // First, so that a run that ends here raises it again.
+        rewritten(ctx, head, logged, &object, None, &text).await?;
+    }
     let Write::Put { key, item, .. } = record.write(&head.root, head.generation) else {
         return Ok(Audited::AsRecorded);
     };
     match ctx.ports().items.put(&key, item, Condition::Absent).await {
+        Ok(()) | Err(crate::store::WriteError::ConditionFailed { .. }) if is_rewritten => {
+            Ok(Audited::Alarmed(AlarmKind::VersionRewritten))
+        }
         Ok(()) | Err(crate::store::WriteError::ConditionFailed { .. }) => Ok(Audited::Noted),
         Err(crate::store::WriteError::Store(error)) => Err(error.into()),
     }

@@ -91,6 +91,18 @@ impl Candidate {
         self.actions.operation()
     }
 
+    /// `metaData.id` of the table that the commit was made for, where it says: in `commitInfo.readTableId`, or by carrying
+    /// the table's metaData.
+    pub fn table_id(&self) -> Option<&str> {
+        let metadata = self.actions.metadata.as_ref();
+        self.read_table_id().or(metadata.map(|metadata| metadata.id.as_str()))
+    }
+
+    /// `commitInfo.readTableId`: `metaData.id` of the table that the writer read.
+    pub fn read_table_id(&self) -> Option<&str> {
+        self.actions.commit_info.as_ref().and_then(|info| info.text("readTableId"))
+    }
+
     pub fn txn_id(&self) -> Option<&str> {
         self.actions.commit_info.as_ref().and_then(|info| info.text("txnId")).filter(|id| !id.is_empty())
     }

@@ -31,6 +31,8 @@ const WAITING: &str = "the turn of this commit in its batch";
 /// Between two looks at a table that another worker has.
 const LEASE_POLL_MS: u64 = 100;
 const DEFER_MS: u64 = 1_000;
+/// Tries to store that a proposal was received.
+const NOTE_TRIES: u32 = 3;
 
 /// A staged object and when its event says it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -138,6 +140,50 @@ pub async fn go_on_later(ctx: Context<'_>, arrival: &Arrival, error: &CommitErro
     let body = redelivery(&arrival.staged.key.key(), arrival.staged.etag.as_ref(), continuations);
     ctx.ports().queue.send(QueueName::Commits, body, delay_ms.min(MESSAGE_MAX_DELAY_MS)).await?;
     Ok(())
+}
+
+/// Leaves a staged commit to the queue, for a caller that does not wait (any longer): from here on its verdict can be
+/// asked for by its id, and a message sees to it that there will be one. Answers the proposal as it is stored.
+pub async fn leave_to_queue(
+    ctx: Context<'_>,
+    staged: &Staged,
+    error: Option<&CommitError>,
+) -> Result<Proposal, CommitError> {
+    let proposal = noted(ctx, staged).await?;
+    if proposal.status.is_final() {
+        return Ok(proposal);
+    }
+    match error {
+        Some(error) => go_on_later(ctx, &Arrival::new(staged.clone(), String::new()), error).await?,
+        None => {
+            let body = redelivery(&staged.key.key(), staged.etag.as_ref(), 0);
+            ctx.ports().queue.send(QueueName::Commits, body, 0).await?;
+        }
+    }
+    Ok(proposal)
+}
+
+/// The proposal of a staged object as it is stored, after it was stored as received where it was not yet.
+async fn noted(ctx: Context<'_>, staged: &Staged) -> Result<Proposal, CommitError> {
+    let (root, id) = (&staged.key.root, ProposalId(staged.key.id));
+    let items = &*ctx.ports().items;
+    for attempt in 0..NOTE_TRIES {
+        let head = head::load(items, root).await?.unwrap_or_else(|| Head::fresh(root));
+        let lookup = view::load_lookup(ctx, root, id).await?;
+        let generation = lookup.as_ref().map_or(head.generation, |lookup| lookup.generation);
+        if let Some(item) = items.get(&keys::proposal(root, generation, id), Consistency::Strong).await? {
+            return Ok(Proposal::decode(&item)?);
+        }
+        let new = unread(ctx, &Arrival::new(staged.clone(), String::new()), generation);
+        let next = Proposal { revision: ctx.new_revision(), ..new.clone() };
+        let mut writes = vec![new.write(&next)?];
+        writes.extend(claim::index_writes(&new, &head));
+        if ctx.transact(&writes).await? == Transacted::Done {
+            return Ok(next);
+        }
+        ctx.back_off(attempt).await;
+    }
+    Err(CommitError::Contended { attempts: NOTE_TRIES })
 }
 
 /// Notes on a proposal that its message becomes a dead letter: readable, judged again once the letter is sent again, and

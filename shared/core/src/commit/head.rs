@@ -1,6 +1,8 @@
 //! Item: head of a table. One for each root; says which generation is current, what version is published, which claim
 //! is under way, and whether a sweep holds the fence.
 
+use std::cmp::Ordering;
+
 use super::keys::{self, Generation, ProposalId};
 use super::table_state::TableState;
 use crate::delta::Version;
@@ -51,6 +53,24 @@ pub struct Claim {
     pub log_store: LogStore,
 }
 
+/// What a listing of the log showed: a version up to `version` that is dated later was written over since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sight {
+    pub version: Version,
+    /// The latest date of those versions.
+    pub written_ms: i64,
+}
+
+/// When an object was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// Before the table was.
+    Before,
+    /// In the second in which the table took the place of another one: it may belong to either.
+    SameSecond,
+    Since,
+}
+
 /// A sweep is about to delete: claims wait until it is cleared or has expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
@@ -68,8 +88,10 @@ pub struct Head {
     pub metadata_id: Option<String>,
     /// ETag of `<version>.json`: whether the log is still the one we know.
     pub log_etag: Option<ETag>,
-    /// When this generation was opened; 0 for the first.
+    /// When the table of this generation was written, in whole seconds, as S3 dates it; 0 where nobody knows.
     pub born_ms: i64,
+    /// What was in the log when it was last read; absent on heads of before.
+    pub sight: Option<Sight>,
     /// Changes with every write; never used twice.
     pub revision: String,
     pub claim: Option<Claim>,
@@ -90,12 +112,23 @@ impl Head {
             metadata_id: None,
             log_etag: None,
             born_ms: 0,
+            sight: None,
             revision: String::new(),
             claim: None,
             fence: None,
             lease: None,
             log_store: LogStore::Off,
             state: None,
+        }
+    }
+
+    /// When an object was written, compared with the table of this generation. S3 dates objects in whole seconds.
+    pub fn age_of(&self, last_modified_ms: i64) -> Age {
+        match last_modified_ms.div_euclid(1_000).cmp(&self.born_ms.div_euclid(1_000)) {
+            Ordering::Less => Age::Before,
+            // Nothing is known of a table before the first one.
+            Ordering::Equal if self.generation.0 > 0 => Age::SameSecond,
+            Ordering::Equal | Ordering::Greater => Age::Since,
         }
     }
 
@@ -127,6 +160,10 @@ impl Head {
         }
         if let Some(etag) = &self.log_etag {
             item.insert("log_etag".into(), etag.0.as_str().into());
+        }
+        if let Some(sight) = self.sight {
+            item.insert("sight_version".into(), Value::Int(sight.version.0));
+            item.insert("sight_written_ms".into(), Value::Int(sight.written_ms));
         }
         if let Some(claim) = &self.claim {
             item.insert("claim".into(), Value::Map(encode_claim(claim)));
@@ -165,6 +202,10 @@ impl Head {
             Some(Value::Map(claim)) => Some(decode_claim(claim)?),
             _ => None,
         };
+        let sight = match item.opt_int("sight_version")? {
+            Some(version) => Some(Sight { version: Version(version), written_ms: item.int("sight_written_ms")? }),
+            None => None,
+        };
         Ok(Head {
             root: decode_root(item)?,
             generation: Generation(item.int("generation")?),
@@ -172,6 +213,7 @@ impl Head {
             metadata_id: item.opt_text("metadata_id")?.map(str::to_owned),
             log_etag: item.opt_text("log_etag")?.map(|etag| ETag(etag.to_owned())),
             born_ms: item.int("born_ms")?,
+            sight,
             revision: item.text("revision")?.to_owned(),
             claim,
             fence,
@@ -320,6 +362,7 @@ mod tests {
             metadata_id: Some("m".into()),
             log_etag: Some(ETag("e".into())),
             born_ms: 5,
+            sight: Some(Sight { version: Version(3), written_ms: 4 }),
             revision: "r".into(),
             claim: Some(Claim {
                 version: Version(5),

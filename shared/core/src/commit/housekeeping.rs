@@ -162,7 +162,7 @@ impl House<'_> {
             // Somebody has to send its dead letter again.
             Some(proposal) if proposal.status == Status::Undecided => Ok(false),
             // Seen, and left to the table's catalog.
-            Some(proposal) if proposal.status == Status::Received && proposal.folded.is_none() => Ok(false),
+            Some(proposal) if proposal.status == Status::Received && self.is_catalog_managed() => Ok(false),
             open => {
                 let seen_ms = open.map_or(object.last_modified_ms, |proposal| proposal.updated_ms);
                 if seen_ms < self.ctx.now_ms() - RESEND_AFTER_MS {

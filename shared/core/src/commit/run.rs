@@ -12,7 +12,7 @@ use super::context::{CLAIM_MS, Context, Transacted};
 use super::error::CommitError;
 use super::files::{self, FileError};
 use super::fold::{self, fold};
-use super::head::{Head, LogStore};
+use super::head::{Age, Head, LogStore};
 use super::judge::{self, Admission, Judgement};
 use super::keys::{self, ProposalId, content_hash};
 use super::log_store::{self, Inspection};
@@ -214,8 +214,8 @@ impl Run<'_> {
         };
         let is_new = stored.is_none();
         let proposal = content::proposal(self.ctx, self.staged, view.head.generation, &content, stored);
-        if content.last_modified_ms < view.head.born_ms {
-            return self.refuse(&view.head, &proposal, view::table_replaced(), Status::Rejected).await;
+        if let Some(refusal) = made_for_another_table(view, &content) {
+            return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
         }
         if view.state.as_ref().is_some_and(|state| features::is_catalog_managed(&state.protocol)) {
             return self.record_ignored(&view.head, proposal).await;
@@ -532,6 +532,26 @@ impl Run<'_> {
             Ok(candidate) => verdict(sync::sync(self.ctx, *proposal, candidate, &metadata).await?),
             Err(_) => verdict(*proposal),
         }
+    }
+}
+
+/// Refuses what was, or may have been, made for a table that stood here before. What is dated in the second in which the
+/// table was written anew must say that it is meant for this one, or create it.
+fn made_for_another_table(view: &View, content: &Content) -> Option<Refusal> {
+    let candidate = content.candidate.as_ref().ok();
+    let table_id = view.state.as_ref().map(|state| state.metadata.id.as_str());
+    let says = candidate.and_then(Candidate::table_id);
+    match view.head.age_of(content.last_modified_ms) {
+        Age::Before => Some(view::table_replaced()),
+        Age::SameSecond if says.is_some() && says == table_id => None,
+        // It makes a table of its own, or meets this one as one that exists.
+        Age::SameSecond if candidate.is_some_and(judge::is_creation) => None,
+        Age::SameSecond => Some(view::perhaps_replaced()),
+        Age::Since if candidate.is_some_and(judge::is_creation) => None,
+        Age::Since => match candidate.and_then(|candidate| candidate.read_table_id()) {
+            Some(read) if table_id.is_some_and(|table_id| table_id != read) => Some(view::table_replaced()),
+            _ => None,
+        },
     }
 }
 

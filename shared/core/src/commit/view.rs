@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::claim::{Between, Completed};
 use super::context::{Context, Transacted};
 use super::error::CommitError;
-use super::head::Head;
+use super::head::{Head, Sight};
 use super::keys::{self, Generation, ProposalId};
 use super::lookup::Lookup;
 use super::path_filter::PathCollector;
@@ -164,6 +164,13 @@ fn is_far_behind(head: &Head, listing: &LogListing) -> bool {
     unknown > FAR_BEHIND && listing.entries.iter().any(|entry| entry.name.is_checkpoint_after(head.version))
 }
 
+/// What is listed now is what there was: whatever of it is dated later has been written over.
+fn note_sight(head: &mut Head, listing: &LogListing) {
+    let Some(written_ms) = listing.commits().map(|(_, entry)| entry.last_modified_ms).max() else { return };
+    let before_ms = head.sight.map_or(written_ms, |sight| sight.written_ms);
+    head.sight = Some(Sight { version: listing.latest(), written_ms: written_ms.max(before_ms) });
+}
+
 /// Whether the log still has the commit that the head names.
 fn has_known_commit(head: &Head, listing: &LogListing) -> bool {
     listing.commit(head.version).is_some_and(|entry| Some(&entry.etag) == head.log_etag.as_ref())
@@ -196,12 +203,13 @@ async fn open_view(
 async fn catch_up(
     ctx: Context<'_>,
     root: &Location,
-    head: Head,
+    mut head: Head,
     mut state: TableState,
     mut held: Held,
     listing: &LogListing,
 ) -> Result<View, ViewError> {
     let latest = listing.latest();
+    note_sight(&mut head, listing);
     let mut expected = head.version.next();
     let mut foreign = Vec::new();
     for (version, _) in listing.commits().filter(|(version, _)| *version > head.version) {
@@ -238,7 +246,7 @@ async fn catch_up(
 async fn read_log(
     ctx: Context<'_>,
     root: &Location,
-    head: Head,
+    mut head: Head,
     listing: &LogListing,
 ) -> Result<Option<View>, ViewError> {
     let latest = listing.latest();
@@ -266,6 +274,11 @@ async fn read_log(
         return Ok(None);
     }
     check_history(ctx, &head, listing).await?;
+    if head.version == Version::NONE && head.born_ms == 0 {
+        // What is dated before that was staged for a table that nobody here has seen.
+        head.born_ms = listing.commit(Version(0)).map_or(0, |entry| entry.last_modified_ms);
+    }
+    note_sight(&mut head, listing);
     let mut in_commit_timestamp_ms = None;
     if features::has_in_commit_timestamps_on(&snapshot.metadata) {
         let commit = snapshot::read_commit(&*ctx.ports().objects, root, latest).await.map_err(snapshot_error)?;
@@ -429,6 +442,18 @@ pub async fn close_replaced(ctx: Context<'_>, key: &Key, proposal: &Proposal) ->
             None => Ok(next),
         },
     }
+}
+
+/// The verdict on proposals of which nobody can tell whether they were made for the table that is gone.
+pub fn perhaps_replaced() -> Refusal {
+    Refusal::new(
+        Exception::TableReplacedException,
+        "TABLE_REPLACED",
+        "the table was written anew in the second in which this commit was staged, and the commit may have been made for \
+         the table before",
+        "if it was made for the new table, stage it again under a new id; a commit that says in commitInfo.readTableId \
+         which table (metaData.id) it read is not in doubt",
+    )
 }
 
 /// The verdict on proposals for a table that is gone.

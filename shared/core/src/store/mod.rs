@@ -22,8 +22,8 @@ pub use items::{
 };
 pub use objects::{
     ByteRange, Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Listed, Object, ObjectError, ObjectKey,
-    ObjectMeta, ObjectUsage, Objects, PutCondition, PutOptions, ReadObjects, check_delete_batch, check_object_key,
-    list_every,
+    ObjectMeta, ObjectUsage, Objects, PresignedPut, PutCondition, PutOptions, ReadObjects, check_delete_batch,
+    check_object_key, list_every,
 };
 pub use queue::{Queue, QueueName, check_message};
 pub use value::{DecodeError, Fields, Item, Value};

@@ -71,6 +71,14 @@ pub struct GetOptions {
     pub if_match: Option<ETag>,
 }
 
+/// A put that whoever knows it may carry out, without credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresignedPut {
+    pub url: String,
+    /// Must be sent as they are.
+    pub headers: Vec<(String, String)>,
+}
+
 /// What must hold for a put or copy to happen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PutCondition {
@@ -202,6 +210,12 @@ pub trait Objects: ReadObjects {
 
     /// Without a condition, deleting what is not there succeeds; with one it is `NotFound`.
     async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError>;
+
+    /// An address that takes one object for `at` within `valid_ms`, where there is none yet. Makes no request.
+    async fn presign_put(&self, at: &ObjectKey, valid_ms: u64) -> Result<PresignedPut, ObjectError> {
+        let text = format!("this store has no addresses for others; {valid_ms} ms were asked for");
+        Err(StoreError::new(StoreErrorKind::Invalid, format!("presign {at}"), text).into())
+    }
 
     /// Up to 1,000 distinct keys of one bucket; one result for each, in order.
     async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError>;

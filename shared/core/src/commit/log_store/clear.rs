@@ -2,7 +2,7 @@
 
 use super::super::context::Context;
 use super::super::error::CommitError;
-use super::super::head::{Head, LogStore};
+use super::super::head::{Age, Head, LogStore};
 use super::{Completion, Entry, since, take_away};
 use crate::delta::Version;
 use crate::store::ObjectError;
@@ -27,7 +27,7 @@ pub async fn clear_old(ctx: Context<'_>, head: &Head) -> Result<(), CommitError>
 pub(super) async fn is_older(ctx: Context<'_>, head: &Head, entry: &Entry) -> Result<bool, CommitError> {
     let Some(at) = entry.temp_key(&head.root) else { return Ok(false) };
     match ctx.ports().objects.head(&at).await {
-        Ok(meta) => Ok(meta.last_modified_ms < head.born_ms),
+        Ok(meta) => Ok(head.age_of(meta.last_modified_ms) == Age::Before),
         Err(ObjectError::NotFound(_)) => Ok(true),
         Err(error) => Err(error.into()),
     }

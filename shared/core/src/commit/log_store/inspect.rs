@@ -4,7 +4,7 @@
 use super::super::alarm::{self, Alarm, AlarmKind};
 use super::super::context::Context;
 use super::super::error::CommitError;
-use super::super::head::{self, LogStore};
+use super::super::head::{self, Age, LogStore};
 use super::super::publish;
 use super::super::verdict::{Exception, Refusal};
 use super::super::view::{View, ViewError};
@@ -92,7 +92,8 @@ async fn ours(ctx: Context<'_>, view: &View, entry: &Entry) -> Result<Inspection
 
 async fn foreign(ctx: Context<'_>, view: &View, entry: &Entry) -> Result<Inspection, ViewError> {
     let bytes = match temp_object(ctx, view, entry).await? {
-        Some(object) if object.meta.last_modified_ms >= view.head.born_ms => Some(object.bytes),
+        // Dated in the very second, it is finished as its own writers would finish it.
+        Some(object) if view.head.age_of(object.meta.last_modified_ms) != Age::Before => Some(object.bytes),
         Some(_) => return stale(ctx, view, entry).await,
         None => None,
     };

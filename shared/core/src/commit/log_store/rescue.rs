@@ -9,7 +9,7 @@ use super::super::alarm::{self, Alarm, AlarmKind};
 use super::super::context::Context;
 use super::super::door::redelivery;
 use super::super::error::CommitError;
-use super::super::head::{Head, LogStore};
+use super::super::head::{Age, Head, LogStore};
 use super::super::keys::{self, ProposalId, content_hash};
 use super::{Completion, Entry, complete, since};
 use crate::delta::log::{StagedKey, commit_key};
@@ -33,15 +33,32 @@ pub(super) async fn check(
 ) -> Result<Option<Overtaken>, CommitError> {
     let Some(at) = entry.temp_key(&head.root) else { return Ok(None) };
     let meant = match ctx.ports().objects.get(&at, &GetOptions::default()).await {
-        Ok(object) if object.meta.last_modified_ms >= head.born_ms => object.bytes,
+        Ok(object) if head.age_of(object.meta.last_modified_ms) != Age::Before => object,
         // Of the table before; or moved to its version by an old delta-rs.
         Ok(_) | Err(ObjectError::NotFound(_)) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
+    let age = head.age_of(meant.meta.last_modified_ms);
+    let meant = meant.bytes;
     if meant == *published || is_same_transaction(&meant, published) {
         return Ok(None);
     }
+    if age == Age::SameSecond {
+        report(ctx, head, entry).await?;
+        return Ok(None);
+    }
     propose(ctx, head, entry, meant).await.map(Some)
+}
+
+/// In the second in which the table was written anew nobody can tell whether the commit was meant for the table before.
+async fn report(ctx: Context<'_>, head: &Head, entry: &Entry) -> Result<(), CommitError> {
+    let text = format!(
+        "another writer's version {} ({}) is not what the log holds; it was written in the second in which the table was \
+         written anew and may be of the table before, so it was not proposed again",
+        entry.version, entry.temp_path
+    );
+    let alarm = Alarm::new(AlarmKind::CommitOvertaken, entry.version, &entry.temp_path, &text, ctx.now_ms());
+    alarm::raise(ctx, &head.root, head.generation, alarm).await
 }
 
 fn is_same_transaction(meant: &Bytes, published: &Bytes) -> bool {

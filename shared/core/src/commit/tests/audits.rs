@@ -163,3 +163,29 @@ async fn a_checksum_of_a_commit_that_moved_is_deleted() {
     kit.table.log(4, &[append_info()]).await;
     assert_eq!(crc(4, "{\"numFiles\":3}").await, Audited::AsRecorded, "another writer's own");
 }
+
+#[tokio::test]
+async fn a_version_of_before_the_first_proposal_that_is_put_again_is_an_alarm() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    for version in 1..=3 {
+        kit.table.log(version, &[kit.file(&format!("{version}.parquet")).await, append_info()]).await;
+    }
+    let propose = async |version: i64, id: u128| {
+        let staged = kit.stage(version, id, &[kit.file(&format!("ours-{id}.parquet")).await, append_info()]).await;
+        short(&kit.cold().judge(&staged).await)
+    };
+    assert_eq!(propose(4, 1).await, "committed 4");
+    kit.table.world.clock.advance_ms(1_000);
+    assert_eq!(see(&kit, 1, LogFile::Commit).await, Audited::Noted, "an event that was late");
+    kit.table.log(2, &[kit.file("other.parquet").await, append_info()]).await;
+    assert_eq!(see(&kit, 2, LogFile::Commit).await, Audited::Alarmed(AlarmKind::VersionRewritten));
+    assert_eq!(see(&kit, 2, LogFile::Commit).await, Audited::AsRecorded, "once");
+    // A new version of another writer is none, and from the next look on it is one of those that were there.
+    kit.table.log(5, &[kit.file("5.parquet").await, append_info()]).await;
+    assert_eq!(propose(6, 2).await, "committed 6");
+    kit.table.world.clock.advance_ms(1_000);
+    kit.table.log(5, &[kit.file("five.parquet").await, append_info()]).await;
+    assert_eq!(see(&kit, 5, LogFile::Commit).await, Audited::Alarmed(AlarmKind::VersionRewritten));
+    kit.table.log(7, &[kit.file("7.parquet").await, append_info()]).await;
+    assert_eq!(see(&kit, 7, LogFile::Commit).await, Audited::Noted);
+}

@@ -352,6 +352,7 @@ async fn a_dead_claim_never_reaches_the_log_of_another_table() {
         } else {
             kit.table.log(0, &creation).await;
         }
+        kit.table.world.clock.advance_ms(1_000);
         assert_eq!(short(&kit.propose(1, 3, &[kit.file("c.parquet").await, append_info()]).await), "committed 1");
         assert_eq!(short(&kit.judge(&old).await), "rejected TableReplacedException TABLE_REPLACED", "{kind}");
         assert_eq!(kit.versions(), [0, 1]);

@@ -416,6 +416,7 @@ async fn a_table_written_anew_opens_a_new_generation() {
     kit.table.delete_log(0).await;
     kit.table.delete_log(1).await;
     kit.table.log(0, &creation_of("44444444-4444-4444-8444-444444444444", &[], json!({}))).await;
+    kit.table.world.clock.advance_ms(1_000);
     let append = kit.propose(1, 3, &[kit.file("c.parquet").await, append_info()]).await;
     assert_eq!(short(&append), "committed 1");
     assert_eq!(append.proposal.generation.0, 1);
@@ -428,6 +429,66 @@ async fn a_table_written_anew_opens_a_new_generation() {
     let creation = creation_of("55555555-5555-4555-8555-555555555555", &[], json!({}));
     let created = kit.propose(0, 5, &creation).await;
     assert_eq!((short(&created).as_str(), created.proposal.generation.0), ("committed 0", 2));
+}
+
+fn append_to(table_id: &str) -> serde_json::Value {
+    let mut info = append_info();
+    info["commitInfo"]["readTableId"] = json!(table_id);
+    info
+}
+
+#[tokio::test]
+async fn in_the_second_of_its_birth_a_table_takes_what_is_surely_meant_for_it() {
+    let (old, new) = (crate::delta::testkit::TABLE_ID, "44444444-4444-4444-8444-444444444444");
+    for by_us in [true, false] {
+        let kit = Kit::unpartitioned(json!({})).await;
+        kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+        kit.table.world.clock.advance_ms(5_000);
+        let left_over = kit.stage(1, 2, &[kit.file("b.parquet").await, append_info()]).await;
+        kit.table.world.clock.advance_ms(10);
+        kit.table.delete_log(0).await;
+        kit.table.delete_log(1).await;
+        let creation = creation_of(new, &[], json!({}));
+        if by_us {
+            assert_eq!(short(&kit.propose(0, 3, &creation).await), "committed 0");
+        } else {
+            kit.table.log(0, &creation).await;
+        }
+        let honest = kit.stage(1, 4, &[kit.file("c.parquet").await, append_info()]).await;
+        for staged in [&left_over, &honest] {
+            let verdict = kit.judge(staged).await;
+            assert_eq!(short(&verdict), "rejected TableReplacedException TABLE_REPLACED", "{by_us}");
+            assert!(verdict.refusal().unwrap().advice.contains("stage it again"), "{verdict:?}");
+        }
+        let named = |id: &'static str| append_to(id);
+        let wrong = kit.propose(1, 5, &[kit.file("d.parquet").await, named(old)]).await;
+        assert_eq!(short(&wrong), "rejected TableReplacedException TABLE_REPLACED");
+        let sure = kit.propose(1, 6, &[kit.file("e.parquet").await, named(new)]).await;
+        assert_eq!(short(&sure), "committed 1");
+        kit.table.world.clock.advance_ms(1_000);
+        let again = kit.propose(2, 7, &[kit.file("c.parquet").await, append_info()]).await;
+        assert_eq!(short(&again), "committed 2");
+        // Whoever says that it read another table is not believed later, either.
+        let stale = kit.propose(3, 8, &[kit.file("f.parquet").await, named(old)]).await;
+        assert_eq!(short(&stale), "rejected TableReplacedException TABLE_REPLACED");
+        assert_eq!(kit.versions(), [0, 1, 2]);
+    }
+}
+
+#[tokio::test]
+async fn what_was_staged_before_the_first_table_that_was_seen_is_not_for_it() {
+    let kit = Kit::empty().await;
+    // The files of the table before went with it.
+    let mut lost = kit.file("gone.parquet").await;
+    lost["add"]["path"] = json!("swept.parquet");
+    let early = kit.stage(1, 1, &[lost, append_info()]).await;
+    let late = kit.stage(1, 2, &[kit.file("a.parquet").await, append_info()]).await;
+    kit.table.world.clock.advance_ms(1_000);
+    kit.table.log(0, &creation_of(crate::delta::testkit::TABLE_ID, &[], json!({}))).await;
+    assert_eq!(short(&kit.judge(&early).await), "rejected TableReplacedException TABLE_REPLACED");
+    assert_eq!(short(&kit.propose(1, 3, &[kit.file("b.parquet").await, append_info()]).await), "committed 1");
+    // The head remembers it.
+    assert_eq!(short(&kit.cold().judge(&late).await), "rejected TableReplacedException TABLE_REPLACED");
 }
 
 #[tokio::test]

@@ -345,6 +345,7 @@ async fn entries_of_the_table_before_are_cleared() {
         } else {
             kit.table.log(0, &creation).await;
         }
+        kit.table.world.clock.advance_ms(1_000);
         for version in 1..=4 {
             assert_eq!(append(&kit, version, 20 + version as u128).await, format!("committed {version}"), "{creator}");
         }
@@ -389,4 +390,27 @@ async fn a_first_commit_of_spark_that_ours_overtook_is_found_by_the_audit_and_by
         assert_eq!(append(&kit, 3, 3).await, "committed 3");
         assert_eq!(entries(&kit, 3).await, both("true"));
     }
+}
+
+#[tokio::test]
+async fn what_may_be_of_the_table_before_is_reported_and_not_proposed_again() {
+    let kit = shared_table().await;
+    assert_eq!(append(&kit, 1, 1).await, "committed 1");
+    kit.table.world.clock.advance_ms(5_000);
+    // Written for the table that is gone, in the second in which another one takes its place.
+    let lost = [kit.file("spark.parquet").await, append_info()];
+    let spark = Spark::begin(&kit, 2, &lost).await;
+    kit.table.delete_log(0).await;
+    kit.table.delete_log(1).await;
+    kit.table.log(0, &creation_of("99999999-9999-4999-8999-999999999999", &[], json!({}))).await;
+    for version in [1, 2] {
+        kit.table.log(version, &[kit.file(&format!("new-{version}.parquet")).await, append_info()]).await;
+    }
+    kit.table.world.clock.advance_ms(1_000);
+    assert_eq!(append(&kit, 3, 3).await, "committed 3");
+    spark.commit().await;
+    keep_house(kit.ctx(), &kit.table.root).await.unwrap();
+    assert_eq!(alarms(&kit).await, [AlarmKind::CommitOvertaken]);
+    assert_eq!(kit.table.world.queue.len(QueueName::Commits), 0);
+    assert_eq!(kit.versions(), [0, 1, 2, 3]);
 }

@@ -11,7 +11,8 @@ use crate::limits;
 use crate::store::Clock;
 use crate::store::objects::{
     ByteRange, Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Listed, Object, ObjectError, ObjectKey,
-    ObjectMeta, ObjectUsage, Objects, PutCondition, PutOptions, ReadObjects, check_delete_batch, check_object_key,
+    ObjectMeta, ObjectUsage, Objects, PresignedPut, PutCondition, PutOptions, ReadObjects, check_delete_batch,
+    check_object_key,
 };
 
 #[derive(Clone, Debug)]
@@ -198,6 +199,15 @@ impl Objects for MemoryObjects {
         }
         state.objects.remove(at);
         lost.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    async fn presign_put(&self, at: &ObjectKey, valid_ms: u64) -> Result<PresignedPut, ObjectError> {
+        let operation = format!("presign {at}");
+        let lost = self.faults.enter(&operation)?;
+        check_object_key(at, &operation)?;
+        let url = format!("memory://{}/{}?valid_ms={valid_ms}", at.bucket, at.key);
+        let headers = vec![("if-none-match".to_owned(), "*".to_owned())];
+        lost.map_or(Ok(PresignedPut { url, headers }), |error| Err(error.into()))
     }
 
     async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
