@@ -24,6 +24,7 @@ use super::candidate::Candidate;
 use super::constraints::{self, Policy, Rule};
 use super::context::Context;
 use super::error::CommitError;
+use super::identity;
 use super::judge::Admission;
 use super::sanity::row_count;
 use super::statistics_honesty::check_statistics;
@@ -273,6 +274,8 @@ impl<'a> FileJudge<'a> {
         let fields = file_fields(metadata);
         let mut warnings = check.warnings;
         warnings.extend(partition::check_partition_values(add, metadata, &fields, self)?);
+        let numbers = &self.admission.numbers;
+        warnings.extend(identity::check_file(add, metadata, &fields, &self.admission.schema, self.mode, numbers)?);
         check_statistics(add, metadata, &fields, &self.admission.schema, self.mode)?;
         warnings.extend(values::check_values(self, add, key, &footer, &fields, &check.unproved).await?);
         let warnings = warnings.into_iter().map(|warning| clip(&format!("{}: {warning}", add.path))).collect();

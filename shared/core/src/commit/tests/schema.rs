@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::kit::Kit;
 use crate::commit::files::CONCURRENT_FILES;
 use crate::commit::verdict::Verdict;
-use crate::delta::testkit::{TABLE_ID, append_info, parquet_pages, parquet_rows};
+use crate::delta::testkit::{TABLE_ID, append_info, creation_of, parquet_pages, parquet_rows};
 use crate::store::memory::MemoryObjects;
 use crate::store::{
     Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Object, ObjectError, ObjectKey, ObjectMeta, ObjectUsage,
@@ -244,16 +244,27 @@ async fn files(kit: &Kit, count: usize) -> Vec<Value> {
     lines
 }
 
+/// A table whose commits may have change-feed files.
+async fn with_change_feed() -> Kit {
+    let kit = Kit::empty().await;
+    let mut creation = creation_of(TABLE_ID, &[], json!({}));
+    creation[0] = json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}});
+    kit.table.log(0, &creation).await;
+    kit
+}
+
 #[tokio::test]
 async fn k_files_are_k_range_reads_and_known_footers_one_head_each() {
     let cost = async |count: usize, again: bool| {
-        let kit = Kit::unpartitioned(json!({})).await;
+        let kit = with_change_feed().await;
         let lines = files(&kit, count).await;
         let odd = json!({"txn": {"appId": "a", "version": 1}});
         if again {
             // Refused for something else, after its files were judged.
             let mut refused = lines.clone();
-            refused.push(json!({"cdc": {"path": "missing", "partitionValues": {}, "size": 1, "dataChange": false}}));
+            refused.push(
+                json!({"cdc": {"path": "_change_data/missing", "partitionValues": {}, "size": 1, "dataChange": false}}),
+            );
             kit.propose(1, 9, &refused).await;
         }
         let staged = kit.stage(1, 1, &[lines, vec![odd]].concat()).await;
@@ -293,12 +304,12 @@ async fn a_footer_that_was_read_before_its_turn_costs_one_look_at_its_turn() {
 
 #[tokio::test]
 async fn a_known_footer_of_an_object_that_changed_is_read_anew() {
-    let kit = Kit::unpartitioned(json!({})).await;
+    let kit = with_change_feed().await;
     let add = kit.file("a.parquet").await;
     let refused = [
         add.clone(),
         append_info(),
-        json!({"cdc": {"path": "x", "partitionValues": {}, "size": 1, "dataChange": false}}),
+        json!({"cdc": {"path": "_change_data/x", "partitionValues": {}, "size": 1, "dataChange": false}}),
     ];
     kit.propose(1, 1, &refused).await;
     let bytes = parquet_rows("message m { required binary id (STRING); }", &[json!({"id": "x"})]);
