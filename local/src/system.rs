@@ -1,6 +1,7 @@
 //! The whole system in one process: embedded servers, gateway, event delivery, scheduler.
 //!
-//! The handlers are the ones Lambda runs, on the real AWS SDK clients; only the endpoints and the clock are local.
+//! The handlers are the ones Lambda runs, on the real AWS SDK clients; only the endpoints and the clock are local. Items are
+//! read from the embedded tables themselves ([`dynamodb::DirectItems`]), unless another DynamoDB is named.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -210,7 +211,7 @@ impl System {
         });
         let dynamodb = start_dynamodb(&data_dir, listeners.dynamodb, &servers)?;
 
-        let app = build_app(args, &endpoints, clock.clone()).await?;
+        let app = build_app(args, &endpoints, clock.clone(), &dynamodb).await?;
         let shared = Arc::new(Shared {
             app,
             clock,
@@ -297,7 +298,12 @@ async fn open_queues(data_dir: &Path) -> Result<LocalQueues, StartError> {
     Ok(queues)
 }
 
-async fn build_app(args: &ServeArgs, endpoints: &Endpoints, clock: Arc<LocalClock>) -> Result<App, StartError> {
+async fn build_app(
+    args: &ServeArgs,
+    endpoints: &Endpoints,
+    clock: Arc<LocalClock>,
+    dynamodb: &dynamodb::Running,
+) -> Result<App, StartError> {
     let create = |error: String| StartError::Create(error);
     let clients = Clients::connect(&Connection {
         region: REGION.to_owned(),
@@ -335,12 +341,16 @@ async fn build_app(args: &ServeArgs, endpoints: &Endpoints, clock: Arc<LocalCloc
     let parts = AwsParts {
         dynamodb: clients.dynamodb,
         s3: clients.s3,
-        tables,
+        tables: tables.clone(),
         queue: Arc::new(SqsQueue::new(clients.sqs, urls)),
         clock,
         ids: Arc::new(RandomIds),
     };
-    Ok(lakewarden_aws::app(parts, settings))
+    let mut app = lakewarden_aws::app(parts, settings);
+    if args.functions_dynamodb_url.is_none() {
+        app.ports.items = Arc::new(dynamodb.tables().items(tables, app.ports.items.clone()));
+    }
+    Ok(app)
 }
 
 async fn create_bucket(client: &aws_sdk_s3::Client, bucket: &str) -> Result<(), String> {

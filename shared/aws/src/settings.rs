@@ -7,6 +7,7 @@
 //! | `LAKEWARDEN_REPORTS` | `s3://lakewarden-reports/sweeps` | folder for the reports of sweeps, outside every table |
 //! | `LAKEWARDEN_BODIES` | `bodies` in the bucket of the reports | folder for definitions too large for an item, outside every table |
 //! | `LAKEWARDEN_DEFAULT_ISOLATION` | `WriteSerializable` | for tables that do not say `delta.isolationLevel`; or `Serializable` |
+//! | `LAKEWARDEN_IDENTITY_WRITERS` | `one-at-a-time` | tables with identity columns have no concurrent commits; `high-water-mark`: they have, and a winner that only moved the columns' marks is no conflict |
 //! | `LAKEWARDEN_HISTORY_RETENTION_HOURS` | `168` | how long changed and deleted partitions stay readable as of a moment before; `0` keeps none |
 //! | `LAKEWARDEN_VERDICT_RETENTION_HOURS` | `720` | how long verdicts on commits stay readable, and staged commits are kept; at least `24` |
 //! | `LAKEWARDEN_PARTITION_MOVES` | `allow` | UpdatePartition with other Values moves the partition; `refuse`: it is InvalidInputException |
@@ -24,7 +25,7 @@
 //! sets what is logged. A variable that is set but empty counts as not set.
 
 use lakewarden_core::location::Location;
-use lakewarden_core::ports::{IsolationLevel, PartitionMoves, Settings, UnitySettings};
+use lakewarden_core::ports::{IdentityWriters, IsolationLevel, PartitionMoves, Settings, UnitySettings};
 use lakewarden_core::predicate::Mode;
 use lakewarden_core::store::{QueueName, Table};
 use thiserror::Error;
@@ -35,6 +36,7 @@ const DELTA_LOG_TABLE: &str = "LAKEWARDEN_DELTA_LOG_TABLE";
 const REPORTS: &str = "LAKEWARDEN_REPORTS";
 const BODIES: &str = "LAKEWARDEN_BODIES";
 const DEFAULT_ISOLATION: &str = "LAKEWARDEN_DEFAULT_ISOLATION";
+const IDENTITY_WRITERS: &str = "LAKEWARDEN_IDENTITY_WRITERS";
 const HISTORY_RETENTION: &str = "LAKEWARDEN_HISTORY_RETENTION_HOURS";
 const VERDICT_RETENTION: &str = "LAKEWARDEN_VERDICT_RETENTION_HOURS";
 const PARTITION_MOVES: &str = "LAKEWARDEN_PARTITION_MOVES";
@@ -161,6 +163,7 @@ impl AwsSettings {
                 account_id: account_id.unwrap_or(defaults.account_id),
                 region: defaults.region,
                 default_isolation: get(DEFAULT_ISOLATION).map_or(Ok(defaults.default_isolation), isolation)?,
+                identity_writers: get(IDENTITY_WRITERS).map_or(Ok(defaults.identity_writers), identity_writers)?,
                 reports,
                 bodies,
                 history_retention_ms: get(HISTORY_RETENTION).map_or(Ok(defaults.history_retention_ms), hours_in_ms)?,
@@ -218,6 +221,14 @@ fn isolation(value: String) -> Result<IsolationLevel, SettingsError> {
         "WriteSerializable" => Ok(IsolationLevel::WriteSerializable),
         "Serializable" => Ok(IsolationLevel::Serializable),
         _ => invalid(DEFAULT_ISOLATION, value, "WriteSerializable or Serializable"),
+    }
+}
+
+fn identity_writers(value: String) -> Result<IdentityWriters, SettingsError> {
+    match value.as_str() {
+        "one-at-a-time" => Ok(IdentityWriters::OneAtATime),
+        "high-water-mark" => Ok(IdentityWriters::HighWaterMark),
+        _ => invalid(IDENTITY_WRITERS, value, "one-at-a-time or high-water-mark"),
     }
 }
 
@@ -307,6 +318,7 @@ mod tests {
             (DELTA_LOG_TABLE, "delta_log"),
             (REPORTS, "s3://ops/reports/"),
             (DEFAULT_ISOLATION, "Serializable"),
+            (IDENTITY_WRITERS, "high-water-mark"),
             (HISTORY_RETENTION, "0"),
             (VERDICT_RETENTION, "24"),
             (PARTITION_MOVES, "refuse"),
@@ -327,6 +339,7 @@ mod tests {
         let apart = read(&[(REPORTS, "s3://ops/reports/"), (BODIES, "s3://own/large")]).unwrap();
         assert_eq!(apart.core.bodies, Location::new("own", "large"));
         assert_eq!(settings.core.default_isolation, IsolationLevel::Serializable);
+        assert_eq!(settings.core.identity_writers, IdentityWriters::HighWaterMark);
         let partitions = (settings.core.history_retention_ms, settings.core.max_partitions_per_table);
         assert_eq!((partitions, settings.core.partition_moves), ((0, 5), PartitionMoves::Refuse));
         let unity = UnitySettings { catalog: "main".into(), storage: Some(Location::new("lake", "managed")) };
@@ -346,6 +359,7 @@ mod tests {
             (DELTA_LOG_TABLE, "x", "3 to 255"),
             (REPORTS, "/tmp", "s3://bucket/path"),
             (BODIES, "bodies", "s3://bucket/path"),
+            (IDENTITY_WRITERS, "yes", "one-at-a-time or high-water-mark"),
             (DEFAULT_ISOLATION, "snapshot", "WriteSerializable or Serializable"),
             (HISTORY_RETENTION, "1.5", "number of hours"),
             (VERDICT_RETENTION, "23", "at least 24"),
