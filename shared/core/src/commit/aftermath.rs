@@ -109,7 +109,7 @@ async fn judge(
             let text = format!("the same commit (by content or txnId) is version {first} already");
             (Some(Refusal::invalid("ALREADY_APPLIED", text)), Vec::new())
         }
-        Judgement::NeedsFiles(_) => (None, Vec::new()),
+        Judgement::NeedsFiles(_) | Judgement::NeedsRows(_) => (None, Vec::new()),
         Judgement::Admit(admission) => match prove(ctx, &view.root, &candidate, &admission).await {
             Ok(warnings) => (None, warnings),
             Err(FileError::Refused(refusal)) => (Some(refusal), Vec::new()),

@@ -213,7 +213,7 @@ impl<'a> Call<'a> {
             Judgement::Landed { version } => {
                 self.refuse(view, &proposal, refusals::landed(version), Status::Rejected).await
             }
-            Judgement::NeedsFiles(_) => Ok(Step::Again),
+            Judgement::NeedsFiles(_) | Judgement::NeedsRows(_) => Ok(Step::Again),
             Judgement::Admit(admission) => self.admit(view, head, proposal, content, candidate, &admission).await,
         }
     }
