@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use lakewarden_core::commit::audit::audit;
 use lakewarden_core::commit::context::Context;
-use lakewarden_core::commit::door::{Arrival, give_up, go_on_later, judge_batch};
+use lakewarden_core::commit::door::{Arrival, give_up, go_on_later, judge_batch, redelivery};
 use lakewarden_core::commit::error::CommitError;
 use lakewarden_core::commit::housekeeping::{self, keep_house};
 use lakewarden_core::commit::managed::publish_pending;
@@ -19,6 +19,9 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use event::{Event, Message, Record};
+
+/// Before a version of a log is looked at again.
+const LOOK_AGAIN_MS: u64 = 5_000;
 
 /// An event could not be handled completely; the platform brings it again. Verdicts that were found are kept, and given
 /// again.
@@ -126,8 +129,16 @@ async fn see_to(ctx: Context<'_>, records: &[Record]) -> Vec<(Record, CommitErro
         }
     }
     for (one, outcome) in logged.iter().zip(audit(ctx, &logged).await) {
-        if let Err(error) = outcome {
-            failures.push((Record::Logged(one.clone()), error));
+        match outcome {
+            // There was too little time, or others were at work: a message of its own goes on with it.
+            Err(error) if error.is_slowness() => {
+                let body = redelivery(&one.key(), one.etag.as_ref(), 0);
+                if let Err(error) = ctx.ports().queue.send(QueueName::Commits, body, LOOK_AGAIN_MS).await {
+                    failures.push((Record::Logged(one.clone()), error.into()));
+                }
+            }
+            Err(error) => failures.push((Record::Logged(one.clone()), error)),
+            Ok(_) => {}
         }
     }
     failures

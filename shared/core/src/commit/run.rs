@@ -558,6 +558,10 @@ impl Run<'_> {
             return verdict(*proposal);
         }
         let view = views.get(&proposal.root);
+        if view.is_some_and(|view| view.head.managed.is_some()) {
+            // The catalog follows with the publication.
+            return verdict(*proposal);
+        }
         if view.is_some_and(|view| view.head.generation != proposal.generation) {
             let text = "the table was replaced before the catalog took the partitions";
             return verdict(sync::settle(self.ctx, *proposal, SyncState::Done(text.into()), None).await?);

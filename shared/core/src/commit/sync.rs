@@ -113,7 +113,8 @@ pub async fn look_after(ctx: Context<'_>, root: &Location, told: Option<Version>
     let failed = |error: CommitError| SyncError::Failed(error.to_string());
     let head = head::load(&*ctx.ports().items, root).await.map_err(|error| failed(error.into()))?;
     let generation = head.as_ref().map_or(Generation::default(), |head| head.generation);
-    let known = head.map_or(Version::NONE, |head| head.version);
+    // Of a catalog-managed table the log holds what is published.
+    let known = head.map_or(Version::NONE, |head| head.managed.map_or(head.version, |managed| managed.published));
     let target = match told {
         Some(version) => Target { generation, version: version.max(known), source: Source::Event },
         None => Target { generation, version: known, source: Source::Head },

@@ -151,7 +151,11 @@ fn moment_of(proposal: &Proposal) -> Option<Result<i64, GlueException>> {
     let not_ready = |why: &str| GlueException::new(Name::ResourceNotReady, format!("Transaction {id} {why}"));
     match (proposal.status, &proposal.sync, proposal.synced_ms) {
         (Status::Rejected | Status::Superseded | Status::Expired, _, _) => None,
-        (Status::Committed { .. }, _, Some(synced_ms)) => Some(Ok(synced_ms)),
+        (Status::Committed { .. } | Status::AlreadyVisible { .. }, _, Some(synced_ms)) => Some(Ok(synced_ms)),
+        (Status::AlreadyVisible { .. }, _, None) => {
+            let text = format!("Transaction {id} was not made here: the catalog keeps no moment of its partitions.");
+            Some(Err(GlueException::invalid_input(text)))
+        }
         (Status::Committed { .. }, SyncState::Done(why), None) => {
             let text = format!("The catalog never had the partitions of transaction {id}: {why}.");
             Some(Err(GlueException::invalid_input(text)))
