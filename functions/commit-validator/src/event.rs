@@ -18,6 +18,8 @@ pub enum Record {
     Logged(Logged),
     /// What is due from time to time for a table.
     Housekeeping(Location),
+    /// The catalog's tables at a location are to follow the log.
+    Follow(Location),
     /// Not ours: another key, a deletion, a test.
     Ignored,
     Malformed {
@@ -80,10 +82,15 @@ fn notification(event: &Value) -> Vec<Record> {
     if let Some(records) = event.get("Records").and_then(Value::as_array) {
         return records.iter().map(s3_record).collect();
     }
-    if event.get("kind").and_then(Value::as_str) == Some("housekeeping") {
+    let of_table: Option<fn(Location) -> Record> = match event.get("kind").and_then(Value::as_str) {
+        Some("housekeeping") => Some(Record::Housekeeping),
+        Some("follow") => Some(Record::Follow),
+        _ => None,
+    };
+    if let Some(of_table) = of_table {
         let location = event.get("location").and_then(Value::as_str).unwrap_or_default();
         return vec![match Location::parse(location) {
-            Ok(root) => Record::Housekeeping(root),
+            Ok(root) => of_table(root),
             Err(error) => malformed(error.to_string()),
         }];
     }
@@ -165,6 +172,7 @@ mod tests {
                 Record::Staged(arrival) => arrival.staged.key.key().key,
                 Record::Logged(logged) => format!("logged {}", logged.version),
                 Record::Housekeeping(root) => format!("housekeeping {root}"),
+                Record::Follow(root) => format!("follow {root}"),
                 Record::Ignored => "ignored".to_owned(),
                 Record::Malformed { .. } => "malformed".to_owned(),
             })
@@ -193,6 +201,7 @@ mod tests {
             (json!({"Records": [s3("ObjectCreated:Put", "wh/t/_delta_log/_last_checkpoint")]}), "ignored"),
             (json!({"schema_version": 1, "kind": "housekeeping", "location": "s3://b/t"}), "housekeeping s3://b/t"),
             (json!({"schema_version": 1, "kind": "housekeeping", "location": "/t"}), "malformed"),
+            (json!({"schema_version": 1, "kind": "follow", "location": "s3://b/t"}), "follow s3://b/t"),
             (json!({"Records": [s3("ObjectCreated:Put", "%ff")]}), "malformed"),
             (json!({"Records": [{"eventName": "ObjectCreated:Put"}]}), "malformed"),
             (bridge("Object Deleted", &plain), "ignored"),

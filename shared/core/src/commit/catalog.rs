@@ -7,8 +7,8 @@ use super::error::CommitError;
 use super::follow::{Target, follow};
 use super::sync::{PartitionSink, SyncError, SyncReport};
 use super::wiring::TableDirectory;
-use crate::catalog::tables::get_table;
 use crate::catalog::CatalogError;
+use crate::catalog::tables::get_table;
 use crate::location::Location;
 use crate::ports::{App, Ports};
 

@@ -66,6 +66,14 @@ impl Status {
         }
     }
 
+    /// The version that it became, if it did.
+    pub fn committed_version(self) -> Option<Version> {
+        match self {
+            Status::Committed { version } => Some(version),
+            _ => None,
+        }
+    }
+
     /// Which status may follow which. A claim may only move on at its own version.
     pub fn may_become(self, next: Status) -> bool {
         match (self, next) {
@@ -408,9 +416,13 @@ mod tests {
     fn a_proposal_comes_back_as_it_was() {
         let refusal = super::super::verdict::Refusal::invalid("X", "text").file("a").won_by(Version(2), Some("WRITE"));
         for status in every_status() {
-            for sync in
-                [SyncState::None, SyncState::Pending, SyncState::Failed("why".into()), SyncState::Queued("q".into()), SyncState::Done("2 new".into())]
-            {
+            for sync in [
+                SyncState::None,
+                SyncState::Pending,
+                SyncState::Failed("why".into()),
+                SyncState::Queued("q".into()),
+                SyncState::Done("2 new".into()),
+            ] {
                 let staged = ("k".into(), ETag("e".into()));
                 let id = ProposalId(uuid::Uuid::from_u128(5));
                 let proposal = Proposal {

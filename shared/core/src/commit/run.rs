@@ -576,6 +576,15 @@ fn staged_gone() -> Refusal {
 pub(super) async fn refuse_too_slow(ctx: Context<'_>, staged: &Staged, error: &CommitError) -> Result<(), CommitError> {
     let mut ahead = Ahead::default();
     let id = ProposalId(staged.key.id);
-    let mut run = Run { ctx, staged, id, ahead: &mut ahead, content: None, proved: None, fence_waited_ms: 0, given: String::new() };
+    let mut run = Run {
+        ctx,
+        staged,
+        id,
+        ahead: &mut ahead,
+        content: None,
+        proved: None,
+        fence_waited_ms: 0,
+        given: String::new(),
+    };
     run.refuse_unread(fold::too_slow(error)).await.map(|_| ())
 }

@@ -65,7 +65,9 @@ pub async fn sync(ctx: Context<'_>, proposal: Proposal) -> Result<Proposal, Comm
     let outcome = ctx.sink.follow(ctx, &proposal.root, target).await;
     let state = match outcome {
         // Nothing was owed, and nobody asked.
-        Ok(SyncReport::UnknownTable | SyncReport::Followed(_)) if proposal.sync == SyncState::None => return Ok(proposal),
+        Ok(SyncReport::UnknownTable | SyncReport::Followed(_)) if proposal.sync == SyncState::None => {
+            return Ok(proposal);
+        }
         Ok(SyncReport::UnknownTable) => SyncState::Done("no table of the catalog lies here".into()),
         Ok(SyncReport::SwitchedOff) => SyncState::Done("the catalog's table is not to follow".into()),
         Ok(SyncReport::Followed(counts)) => SyncState::Done(format!(

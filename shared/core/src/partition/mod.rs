@@ -24,7 +24,6 @@ mod key_type;
 mod listing;
 mod number;
 mod read;
-mod register;
 mod rekey;
 mod specs;
 mod statistics;
@@ -45,7 +44,6 @@ pub use listing::{
 };
 pub use number::{Number, NumberText};
 pub use read::{Partition, get, get_many};
-pub use register::{NewPartition, Registered, register};
 pub use specs::{Root, plan_specs};
 pub use statistics::{delete_statistics, get_statistics, owner_of, put_statistics};
 pub use statistics_item::StatisticsOwner;

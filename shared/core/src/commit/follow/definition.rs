@@ -156,31 +156,41 @@ mod tests {
                 "valueType": {"type": "array", "elementType": "short", "containsNull": true}}))]});
         let mut said = field("Said", &json!("decimal(10,2)"));
         said["metadata"] = json!({"comment": "how much"});
-        let metadata = metadata(&json!([field("Id", &json!("integer")), said, field("deep", &deep),
-            field("day", &json!("date"))]), &["day"]);
+        let metadata = metadata(
+            &json!([field("Id", &json!("integer")), said, field("deep", &deep), field("day", &json!("date"))]),
+            &["day"],
+        );
         let schema = Schema::parse(&metadata.schema_string).unwrap();
         let input = json!({"PartitionKeys": [{"Name": "DAY", "Type": "string"}], "StorageDescriptor": {"Location": "l",
             "Columns": [{"Name": "id", "Type": "bigint", "Comment": "mine"}, {"Name": "gone", "Type": "int"}]}});
         let next = with_schema(input.as_object().unwrap(), &metadata, &schema);
-        assert_eq!(Json::Object(next.clone()), json!({"PartitionKeys": [{"Name": "DAY", "Type": "string"}],
+        assert_eq!(
+            Json::Object(next.clone()),
+            json!({"PartitionKeys": [{"Name": "DAY", "Type": "string"}],
             "StorageDescriptor": {"Location": "l", "Columns": [
                 {"Name": "id", "Type": "int", "Comment": "mine"},
                 {"Name": "said", "Type": "decimal(10,2)", "Comment": "how much"},
-                {"Name": "deep", "Type": "struct<X:bigint,m:map<string,array<smallint>>>"}]}}));
+                {"Name": "deep", "Type": "struct<X:bigint,m:map<string,array<smallint>>>"}]}})
+        );
         assert_eq!(with_schema(&next, &metadata, &schema), next);
     }
 
     #[test]
     fn keys_become_deltas_where_they_are_other_columns() {
-        let fields = json!([field("id", &json!("long")), field("a", &json!("timestamp")), field("b", &json!("string"))]);
+        let fields =
+            json!([field("id", &json!("long")), field("a", &json!("timestamp")), field("b", &json!("string"))]);
         let metadata = metadata(&fields, &["b", "a"]);
         let schema = Schema::parse(&metadata.schema_string).unwrap();
         for (keys, expected) in [
             (json!([]), json!([{"Name": "b", "Type": "string"}, {"Name": "a", "Type": "timestamp"}])),
-            (json!([{"Name": "a", "Type": "date", "Comment": "c"}]),
-                json!([{"Name": "b", "Type": "string"}, {"Name": "a", "Type": "timestamp", "Comment": "c"}])),
-            (json!([{"Name": "a", "Type": "int"}, {"Name": "B", "Type": "x"}]),
-                json!([{"Name": "a", "Type": "int"}, {"Name": "B", "Type": "x"}])),
+            (
+                json!([{"Name": "a", "Type": "date", "Comment": "c"}]),
+                json!([{"Name": "b", "Type": "string"}, {"Name": "a", "Type": "timestamp", "Comment": "c"}]),
+            ),
+            (
+                json!([{"Name": "a", "Type": "int"}, {"Name": "B", "Type": "x"}]),
+                json!([{"Name": "a", "Type": "int"}, {"Name": "B", "Type": "x"}]),
+            ),
         ] {
             let input = json!({"PartitionKeys": keys});
             assert_eq!(with_schema(input.as_object().unwrap(), &metadata, &schema)["PartitionKeys"], expected);

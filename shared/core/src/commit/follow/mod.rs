@@ -21,8 +21,8 @@ use serde_json::Map;
 use super::context::Context;
 use super::keys::{Generation, content_hash};
 use super::sync::{SyncError, SyncReport};
-use crate::catalog::locations::tables_at;
 use crate::catalog::TableDefinition;
+use crate::catalog::locations::tables_at;
 use crate::catalog::tables::{find_table, read_definition};
 use crate::catalog::{TableId, TableRef};
 use crate::delta::schema::{DataType, Primitive, Schema, physical_names};
@@ -33,8 +33,8 @@ use crate::partition::Effect;
 use crate::ports::Ports;
 use crate::store::Consistency;
 
-pub use cursor::{Column, Cursor, Others, Rebuild, decode_synced, key, synced_key};
 pub(crate) use cursor::places_of;
+pub use cursor::{Column, Cursor, Others, Rebuild, decode_synced, key, synced_key};
 pub use rebuild::{Progress, RequestError, message, progress_of, request};
 
 use definition::{Order, follow_schema, follow_version};
@@ -125,7 +125,7 @@ async fn follow_table(
     target: Target,
     counts: &mut Counts,
 ) -> Result<bool, Trouble> {
-    let mut follower = Follower { ctx, root, table, target, order: Order::Forward, committed_ms: None, moved: false };
+    let mut follower = Follower::new(ctx, root, table, target);
     for attempt in 0..ROUNDS {
         // Read once more where somebody was faster: it may have been renamed, got other keys, or been dropped.
         if attempt > 0 && !follower.reload().await? {
@@ -135,8 +135,9 @@ async fn follow_table(
         if !is_on(&definition) || definition.location()?.as_ref() != Some(root) {
             return Ok(false);
         }
+        follower.definition = definition;
         let mut cursor = load(ctx.ports(), &follower.table.table_id).await?.unwrap_or_else(Cursor::fresh);
-        match follower.go_on(&mut cursor, &definition, counts).await? {
+        match follower.go_on(&mut cursor, counts).await? {
             Stepped::Done => {
                 follower.tell_version(&cursor).await?;
                 return Ok(true);
@@ -163,15 +164,44 @@ struct Follower<'a> {
     ctx: Context<'a>,
     root: &'a Location,
     table: TableRef,
+    definition: TableDefinition,
     target: Target,
     order: Order,
     /// When the last version that was carried out was committed.
     committed_ms: Option<i64>,
     /// Whether anything was carried out.
     moved: bool,
+    /// Whether the whole log was looked at: it is as it is.
+    is_rebuilt: bool,
 }
 
-impl Follower<'_> {
+impl<'a> Follower<'a> {
+    fn new(ctx: Context<'a>, root: &'a Location, table: TableRef, target: Target) -> Follower<'a> {
+        Follower {
+            ctx,
+            root,
+            table,
+            definition: TableDefinition::default(),
+            target,
+            order: Order::Forward,
+            committed_ms: None,
+            moved: false,
+            is_rebuilt: false,
+        }
+    }
+
+    /// The catalog's table takes on Delta's schema, and partitions that appear from here on with it.
+    async fn adopt_schema(&mut self, metadata: &Metadata) -> Result<(), Trouble> {
+        let next = follow_schema(self.ctx.ports(), &self.table, metadata).await?;
+        if next.version != self.table.version
+            && let Some(definition) = read_definition(self.ctx.ports(), &next.table_id).await?
+        {
+            self.definition = definition;
+        }
+        self.table = next;
+        Ok(())
+    }
+
     async fn reload(&mut self) -> Result<bool, Trouble> {
         let ports = self.ctx.ports();
         let located = tables_at(ports.items.as_ref(), ports.clock.as_ref(), self.root).await?;
@@ -184,15 +214,10 @@ impl Follower<'_> {
     }
 
     /// Step by step until the target is there.
-    async fn go_on(
-        &mut self,
-        cursor: &mut Cursor,
-        definition: &TableDefinition,
-        counts: &mut Counts,
-    ) -> Result<Stepped, Trouble> {
+    async fn go_on(&mut self, cursor: &mut Cursor, counts: &mut Counts) -> Result<Stepped, Trouble> {
         loop {
             if cursor.rebuild.is_some() {
-                match self.rebuild(cursor, definition, counts).await? {
+                match self.rebuild(cursor, counts).await? {
                     Stepped::Done => continue,
                     other => return Ok(other),
                 }
@@ -204,9 +229,11 @@ impl Follower<'_> {
             if cursor.version >= self.target.version || self.target.generation < cursor.generation {
                 return Ok(Stepped::Done);
             }
-            match self.carry_out_next(cursor, definition, counts).await {
+            match self.carry_out_next(cursor, counts).await {
                 Ok(Stepped::Done) => {}
                 Ok(other) => return Ok(other),
+                // News of a version that the log does not have (any more).
+                Err(trouble) if trouble.is_gap() && self.is_rebuilt => return Ok(Stepped::Done),
                 Err(trouble) if trouble.is_gap() => self.begin_rebuild(cursor, Others::Stay).await?,
                 Err(trouble) => return Err(trouble),
             }
@@ -249,12 +276,7 @@ impl Follower<'_> {
         }
     }
 
-    async fn carry_out_next(
-        &mut self,
-        cursor: &mut Cursor,
-        definition: &TableDefinition,
-        counts: &mut Counts,
-    ) -> Result<Stepped, Trouble> {
+    async fn carry_out_next(&mut self, cursor: &mut Cursor, counts: &mut Counts) -> Result<Stepped, Trouble> {
         let objects = &*self.ctx.ports().objects;
         let version = cursor.version.next();
         let commit = snapshot::read_commit(objects, self.root, version).await?;
@@ -264,7 +286,7 @@ impl Follower<'_> {
             if cursor.version > Version::NONE && columns != cursor.columns {
                 return Ok(Stepped::Inconsistent);
             }
-            self.table = follow_schema(self.ctx.ports(), &self.table, metadata).await?;
+            self.adopt_schema(metadata).await?;
         } else if cursor.version == Version::NONE {
             return Ok(Stepped::Inconsistent);
         }
@@ -285,7 +307,8 @@ impl Follower<'_> {
         let rest = behind(parts, cursor.progress.as_ref());
         let next = self.at_version(cursor, &commit, columns.clone());
         let goal = Goal::Version(Box::new(next));
-        let stepped = self.writing(definition, &Map::new()).carry_out(cursor, &rest, Meaning::Change, &goal, counts).await?;
+        let none = Map::new();
+        let stepped = self.writing(&none).carry_out(cursor, &rest, Meaning::Change, &goal, counts).await?;
         if stepped == Stepped::Done {
             self.moved = true;
             self.committed_ms = Some(committed_ms(&commit));
@@ -293,8 +316,8 @@ impl Follower<'_> {
         Ok(stepped)
     }
 
-    fn writing<'w>(&'w self, definition: &'w TableDefinition, none: &'w Map<String, serde_json::Value>) -> Writing<'w> {
-        let descriptor = definition.storage_descriptor().unwrap_or(none);
+    fn writing<'w>(&'w self, none: &'w Map<String, serde_json::Value>) -> Writing<'w> {
+        let descriptor = self.definition.storage_descriptor().unwrap_or(none);
         Writing { ctx: self.ctx, root: self.root, table: &self.table, descriptor }
     }
 
@@ -359,8 +382,7 @@ fn columns_of(metadata: &Metadata) -> Vec<Column> {
     let physical = physical_names(metadata, &schema);
     let columns = metadata.partition_columns.iter().zip(physical).map(|(name, physical)| {
         let kind = schema.column(name).map(|field| &field.data_type);
-        let is_timestamp =
-            matches!(kind, Some(DataType::Primitive(Primitive::Timestamp | Primitive::TimestampNtz)));
+        let is_timestamp = matches!(kind, Some(DataType::Primitive(Primitive::Timestamp | Primitive::TimestampNtz)));
         Column { name: name.clone(), physical, is_timestamp }
     });
     columns.collect()

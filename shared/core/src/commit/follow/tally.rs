@@ -29,12 +29,7 @@ pub struct Tally {
 impl Tally {
     fn of(add: &AddFile) -> Tally {
         let rows = rows_of(add);
-        Tally {
-            files: 1,
-            rows: rows.unwrap_or(0),
-            without_rows: i64::from(rows.is_none()),
-            bytes: add.size,
-        }
+        Tally { files: 1, rows: rows.unwrap_or(0), without_rows: i64::from(rows.is_none()), bytes: add.size }
     }
 
     pub fn plus(self, other: Tally) -> Tally {
@@ -107,7 +102,8 @@ impl Layout<'_> {
     fn values_of(&self, add: &AddFile) -> Vec<String> {
         let value = |place: &usize| {
             let column = self.columns.get(*place);
-            let text = column.and_then(|column| Some((column, add.partition_values.get(&column.physical)?.as_deref()?)));
+            let text =
+                column.and_then(|column| Some((column, add.partition_values.get(&column.physical)?.as_deref()?)));
             match text.filter(|(_, text)| !text.is_empty()) {
                 Some((column, text)) if column.is_timestamp => moment(text),
                 Some((_, text)) => text.to_owned(),

@@ -12,9 +12,7 @@ use crate::catalog::TableRef;
 use crate::commit::context::{CLAIM_MS, Context, Transacted};
 use crate::delta::Version;
 use crate::location::Location;
-use crate::partition::{
-    Effect, FollowPlan, FollowedLocation, FollowedPartition, Target, after_follow, plan_follow,
-};
+use crate::partition::{Effect, FollowPlan, FollowedLocation, FollowedPartition, Target, after_follow, plan_follow};
 use crate::store::{Consistency, Key, Write, get_every, item_size_bytes};
 
 /// Partitions that are planned together. A change of one is three writes, and DynamoDB takes 100 in a transaction.
