@@ -20,6 +20,8 @@ pub enum Record {
     Housekeeping(Location),
     /// The catalog's tables at a location are to follow the log.
     Follow(Location),
+    /// What a catalog ratified of a table is to be published.
+    Publish(Location),
     /// Not ours: another key, a deletion, a test.
     Ignored,
     Malformed {
@@ -85,6 +87,7 @@ fn notification(event: &Value) -> Vec<Record> {
     let of_table: Option<fn(Location) -> Record> = match event.get("kind").and_then(Value::as_str) {
         Some("housekeeping") => Some(Record::Housekeeping),
         Some("follow") => Some(Record::Follow),
+        Some("publish") => Some(Record::Publish),
         _ => None,
     };
     if let Some(of_table) = of_table {

@@ -5,6 +5,7 @@ use serde_json::{Map, Value as Json};
 use super::body::check_item_size;
 use super::epochs::plan_keys;
 use super::location_item;
+use super::locations::{Use, put_use};
 use super::rounds::{Rounds, lost_to_others};
 use super::spill::{Owner, load_body};
 use super::table_definition_item::{self, TableDefinition};
@@ -55,7 +56,8 @@ fn plan_head(
     now_ms: i64,
 ) -> Result<TableRef, CatalogError> {
     let next = plan_keys(current, definition.partition_keys(), now_ms)?;
-    Ok(TableRef { version: current.version.saturating_add(1), revision, ..next })
+    let home = definition.location()?;
+    Ok(TableRef { version: current.version.saturating_add(1), revision, home, ..next })
 }
 
 /// Replaces the definition of a table; its version grows by one, and the replaced one is kept in the same transaction
@@ -195,12 +197,12 @@ async fn plan_writes(
     let (location, old_location) = (definition.location()?, old.definition.location().ok().flatten());
     if old_location != location {
         writes.extend(location.map(|location| put_location(next, location)));
-        writes.extend(
-            old_location.map(|old| Write::Delete {
-                key: location_item::key(&old, &next.table_id),
-                condition: Condition::Always,
-            }),
-        );
+        if let Some(old) = old_location {
+            let key = location_item::key(&old, &next.table_id);
+            writes.push(Write::Delete { key, condition: Condition::Always });
+            // Its partitions may lie there still, and so may files that only an earlier version names.
+            writes.push(put_use(next, old, Use::Past));
+        }
     }
     Ok(writes)
 }

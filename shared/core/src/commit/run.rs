@@ -15,11 +15,12 @@ use super::fold::{self, fold};
 use super::head::{Age, Head, LogStore};
 use super::judge::{self, Admission, Judgement};
 use super::keys::{self, ProposalId, content_hash};
-use super::log_store::{self, Inspection};
+use super::log_store::{self, Inspection, Look};
 use super::lookup::Lookup;
 use super::proposal::{Proposal, Status, SyncState};
 use super::publish::{self, Published};
 use super::rebase;
+use super::row_level;
 use super::sync;
 use super::vectors::check_vectors;
 use super::verdict::{Exception, Refusal, Verdict};
@@ -65,7 +66,17 @@ pub(super) async fn run(
 ) -> Result<Outcome, CommitError> {
     let content = ahead.take_content(staged);
     let id = ProposalId(staged.key.id);
-    let mut run = Run { ctx, staged, id, ahead, content, proved: None, fence_waited_ms: 0, given: String::new() };
+    let mut run = Run {
+        ctx,
+        staged,
+        id,
+        ahead,
+        content,
+        proved: None,
+        fence_waited_ms: 0,
+        look: Look::IfNews,
+        given: String::new(),
+    };
     for _ in 0..ATTEMPTS_MAX {
         ctx.check_time("judging a commit", CLAIM_MS)?;
         // A view is used once and put back only where it is known to be right.
@@ -100,6 +111,8 @@ struct Run<'a> {
     /// The head under which all files were seen to exist, once they passed.
     proved: Option<Proof>,
     fence_waited_ms: i64,
+    /// Whether the log store is looked at for a reason of this run's own.
+    look: Look,
     /// Revision of the proposal that was stored before, if there was one.
     given: String,
 }
@@ -226,7 +239,7 @@ impl Run<'_> {
             return self.record_ignored(&view.head, proposal).await;
         }
         if is_fresh {
-            match log_store::inspect(self.ctx, view).await {
+            match log_store::inspect(self.ctx, view, self.look).await {
                 Ok(Inspection::Fine) => {}
                 Ok(Inspection::Moved) => return Ok(Step::Again),
                 Ok(Inspection::Refused(refusal)) | Err(ViewError::Refused(refusal)) => {
@@ -314,7 +327,7 @@ impl Run<'_> {
             Judgement::Supersede(refusal) => self.refuse(&view.head, &proposal, refusal, Status::Superseded).await,
             Judgement::Landed { version } => self.land(&view.head, &proposal, version).await,
             Judgement::Admit(admission) => self.admit(view, proposal, content, candidate, *admission).await,
-            Judgement::NeedsFiles(_) => Ok(Step::Again),
+            Judgement::NeedsFiles(_) | Judgement::NeedsRows(_) => Ok(Step::Again),
         }
     }
 
@@ -367,11 +380,25 @@ impl Run<'_> {
             }
             Err(FileError::Failed(error)) => return Err(error),
         }
+        match row_level::edits::prepare(self.ctx, &view.root, &admission.publication).await {
+            Ok(()) => {}
+            Err(FileError::Refused(refusal)) => {
+                return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
+            }
+            Err(FileError::Failed(error)) => return Err(error),
+        }
         let log_store = log_store::of_table(&view.head, Some(&admission.metadata));
         let durable = self.durable(&proposal, content, &admission, log_store).await?;
         let head = view.settled_head();
         let claimed = claim::claim(self.ctx, &head, &proposal, admission.version, &durable, log_store).await?;
-        let Claimed::Yes { head, proposal } = claimed else { return Ok(Step::Again) };
+        let (head, proposal) = match claimed {
+            Claimed::Yes { head, proposal } => (head, proposal),
+            Claimed::No => return Ok(Step::Again),
+            Claimed::LogStoreEntry => {
+                self.look = Look::Always;
+                return Ok(Step::Again);
+            }
+        };
         let Some(claim) = head.claim.clone() else { return Ok(Step::Again) };
         match publish::publish(self.ctx, &view.root, &durable.bytes, &claim).await? {
             Published::Ours { etag } => {
@@ -489,6 +516,9 @@ impl Run<'_> {
                 content::new_proposal(self.ctx, self.staged, head.generation, &content)
             }
         };
+        if head.managed.is_some() {
+            return self.record_ignored(&head, proposal).await;
+        }
         self.refuse(&head, &proposal, refusal, Status::Rejected).await
     }
 
@@ -551,7 +581,7 @@ fn made_for_another_table(view: &View, content: &Content) -> Option<Refusal> {
 }
 
 /// The answer to a proposal whose id was used for other content before; not stored.
-fn reused(stored: &Proposal) -> Proposal {
+pub(super) fn reused(stored: &Proposal) -> Proposal {
     let text = format!("the id {} was used for other content before (now {})", stored.id, stored.status.name());
     let refusal = Refusal::new(
         Exception::ProposalReusedException,
@@ -584,6 +614,7 @@ pub(super) async fn refuse_too_slow(ctx: Context<'_>, staged: &Staged, error: &C
         content: None,
         proved: None,
         fence_waited_ms: 0,
+        look: Look::IfNews,
         given: String::new(),
     };
     run.refuse_unread(fold::too_slow(error)).await.map(|_| ())

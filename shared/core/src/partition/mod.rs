@@ -23,6 +23,7 @@ mod key;
 mod key_type;
 mod listing;
 mod number;
+mod places;
 mod read;
 mod rekey;
 mod specs;
@@ -43,6 +44,7 @@ pub use listing::{
     Continuation, Explained, Indexes, Listing, PartitionPage, Position, ScanBudget, Segment, View, list,
 };
 pub use number::{Number, NumberText};
+pub use places::note_places_of;
 pub use read::{Partition, get, get_many};
 pub use specs::{Root, plan_specs};
 pub use statistics::{delete_statistics, get_statistics, owner_of, put_statistics};

@@ -102,45 +102,59 @@ pub async fn follow(ctx: Context<'_>, root: &Location, target: Target) -> Result
     if tables.is_empty() {
         return Ok(SyncReport::UnknownTable);
     }
-    let (mut counts, mut is_any_on, mut failed) = (Counts::default(), false, None);
+    let (mut counts, mut is_any_on, mut is_waiting, mut failed) = (Counts::default(), false, false, None);
     for located in tables {
         // One that cannot follow does not hold up the others.
         match follow_table(ctx, root, located.table, target, &mut counts).await {
-            Ok(on) => is_any_on |= on,
+            Ok(Followed::All) => is_any_on = true,
+            Ok(Followed::Waiting) => is_waiting = true,
+            Ok(Followed::SwitchedOff) => {}
             Err(trouble) => failed = Some(SyncError::from(trouble)),
         }
     }
     match failed {
         Some(error) => Err(error),
+        None if is_waiting => Ok(SyncReport::Waiting),
         None if is_any_on => Ok(SyncReport::Followed(counts)),
         None => Ok(SyncReport::SwitchedOff),
     }
 }
 
-/// False: the table's setting says no.
+/// How far a table followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Followed {
+    All,
+    /// The log does not have the version yet.
+    Waiting,
+    /// The table's setting says no.
+    SwitchedOff,
+}
+
 async fn follow_table(
     ctx: Context<'_>,
     root: &Location,
     table: TableRef,
     target: Target,
     counts: &mut Counts,
-) -> Result<bool, Trouble> {
+) -> Result<Followed, Trouble> {
     let mut follower = Follower::new(ctx, root, table, target);
     for attempt in 0..ROUNDS {
         // Read once more where somebody was faster: it may have been renamed, got other keys, or been dropped.
         if attempt > 0 && !follower.reload().await? {
-            return Ok(true);
+            return Ok(Followed::All);
         }
-        let Some(definition) = read_definition(ctx.ports(), &follower.table.table_id).await? else { return Ok(true) };
+        let Some(definition) = read_definition(ctx.ports(), &follower.table.table_id).await? else {
+            return Ok(Followed::All);
+        };
         if !is_on(&definition) || definition.location()?.as_ref() != Some(root) {
-            return Ok(false);
+            return Ok(Followed::SwitchedOff);
         }
         follower.definition = definition;
         let mut cursor = load(ctx.ports(), &follower.table.table_id).await?.unwrap_or_else(Cursor::fresh);
         match follower.go_on(&mut cursor, counts).await? {
             Stepped::Done => {
                 follower.tell_version(&cursor).await?;
-                return Ok(true);
+                return Ok(if follower.is_waiting { Followed::Waiting } else { Followed::All });
             }
             Stepped::Moved => ctx.back_off(attempt.min(3)).await,
             Stepped::Inconsistent => follower.begin_rebuild(&mut cursor, Others::Stay).await?,
@@ -173,6 +187,8 @@ struct Follower<'a> {
     moved: bool,
     /// Whether the whole log was looked at: it is as it is.
     is_rebuilt: bool,
+    /// Whether the log does not have the version yet.
+    is_waiting: bool,
 }
 
 impl<'a> Follower<'a> {
@@ -187,6 +203,7 @@ impl<'a> Follower<'a> {
             committed_ms: None,
             moved: false,
             is_rebuilt: false,
+            is_waiting: false,
         }
     }
 
@@ -234,6 +251,11 @@ impl<'a> Follower<'a> {
                 Ok(other) => return Ok(other),
                 // News of a version that the log does not have (any more).
                 Err(trouble) if trouble.is_gap() && self.is_rebuilt => return Ok(Stepped::Done),
+                // Ratified, and not published: its event will tell.
+                Err(trouble) if trouble.is_gap() && self.is_end_of_log(cursor).await? => {
+                    self.is_waiting = true;
+                    return Ok(Stepped::Done);
+                }
                 Err(trouble) if trouble.is_gap() => self.begin_rebuild(cursor, Others::Stay).await?,
                 Err(trouble) => return Err(trouble),
             }
@@ -261,6 +283,11 @@ impl<'a> Follower<'a> {
             return self.is_same_log(cursor).await;
         }
         Ok(true)
+    }
+
+    async fn is_end_of_log(&self, cursor: &Cursor) -> Result<bool, Trouble> {
+        let listing = snapshot::list_for(&*self.ctx.ports().objects, self.root, None).await?;
+        Ok(cursor.version > Version::NONE && listing.latest() == cursor.version)
     }
 
     /// An event for a version that was followed already: late, or of another table at the place.

@@ -639,6 +639,17 @@ proptest! {
 }
 
 #[tokio::test]
+async fn a_version_that_is_not_published_yet_is_waited_for() {
+    let scene = Scene::with_table().await;
+    scene.kit.log(0, &scene.kit.creation()).await;
+    scene.follow(0).await;
+    assert_eq!(scene.try_follow(1).await.unwrap(), SyncReport::Waiting);
+    scene.kit.log(1, &[add("p=x/a", Some("x"), 1)]).await;
+    scene.follow_as(told(0, 1, Source::Event), 600_000).await.unwrap();
+    assert_eq!(scene.numbers().await, scene.logged(1).await);
+}
+
+#[tokio::test]
 async fn a_root_nobody_knows_costs_one_look() {
     let scene = Scene::new().await;
     scene.kit.log(0, &scene.kit.creation()).await;

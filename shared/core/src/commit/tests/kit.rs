@@ -62,6 +62,16 @@ impl Kit {
         kit
     }
 
+    /// The same, with deletion vectors.
+    pub async fn with_vectors(mut configuration: Value) -> Kit {
+        let kit = Kit::empty().await;
+        configuration["delta.enableDeletionVectors"] = Value::from("true");
+        let mut creation = creation_of(crate::delta::testkit::TABLE_ID, &[], configuration);
+        creation[0] = super::judging::protocol(&["deletionVectors", "appendOnly", "invariants"]);
+        kit.table.log(0, &creation).await;
+        kit
+    }
+
     /// A table at version 0, partitioned by `p`.
     pub async fn partitioned() -> Kit {
         let kit = Kit::empty().await;
