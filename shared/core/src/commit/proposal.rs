@@ -78,6 +78,14 @@ impl Status {
         }
     }
 
+    /// The version that it became, if it did.
+    pub fn committed_version(self) -> Option<Version> {
+        match self {
+            Status::Committed { version } => Some(version),
+            _ => None,
+        }
+    }
+
     /// Which status may follow which. A claim may only move on at its own version.
     pub fn may_become(self, next: Status) -> bool {
         match (self, next) {

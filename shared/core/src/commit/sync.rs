@@ -21,6 +21,8 @@ pub enum SyncReport {
     UnknownTable,
     /// Those that do are not to follow.
     SwitchedOff,
+    /// The log does not have the version yet: the event of its log file brings it.
+    Waiting,
     Followed(Counts),
 }
 
@@ -69,6 +71,7 @@ pub async fn sync(ctx: Context<'_>, proposal: Proposal) -> Result<Proposal, Comm
             return Ok(proposal);
         }
         Ok(SyncReport::UnknownTable) => SyncState::Done("no table of the catalog lies here".into()),
+        Ok(SyncReport::Waiting) => SyncState::Queued("the version is not published yet".into()),
         Ok(SyncReport::SwitchedOff) => SyncState::Done("the catalog's table is not to follow".into()),
         Ok(SyncReport::Followed(counts)) => SyncState::Done(format!(
             "{} partitions created, {} changed, {} removed",
