@@ -79,6 +79,7 @@ SETUPS["two deletes judged"] = SETUPS["two deletes"] + ["sqs-staged_commit-confl
 SETUPS["iceberg"] = SETUPS["database"] + ["iceberg", "apigateway-create_table-iceberg.json"]
 SETUPS["optimizer"] = SETUPS["iceberg"] + ["apigateway-create_table_optimizer-new.json", "iceberg-orphan"]
 SETUPS["swept"] = SETUPS["optimizer"] + ["sqs-sweep-dry_run.json"]
+SETUPS["leased"] = SETUPS["optimizer"] + ["apigateway-grant_lease-new.json"]
 
 
 def descriptor(location):
@@ -132,6 +133,8 @@ LOG = f"{ORDERS}/_delta_log/{{:020}}.json"
 VERSION_1, VERSION_2 = LOG.format(1), LOG.format(2)
 SWEEP = {"schema_version": 1, "run_id": "run-of-the-sample", "database": "events", "table": "visits", "mode": "dry_run"}
 SWEEPS = "/v1/databases/events/tables/visits/sweeps"
+EXPLAIN = "/v1/databases/events/tables/visits/explain-sweep"
+LEASES = "/v1/databases/events/tables/visits/leases"
 COMMITTED = {"status": "committed", "final": True, "version": 1}
 REFUSED = {"status": "rejected", "final": True, "reason": ANY, "message": ANY, "advice": ANY}
 
@@ -702,5 +705,48 @@ SAMPLES = [
                 }
             },
         ),
+    ),
+    sample(
+        "apigateway-explain_sweep-orphan.json",
+        rest("POST", EXPLAIN, {"key": next(iter(objects("iceberg-orphan")))}),
+        "What a sweep would decide on one object, and why",
+        "optimizer",
+        answer(200, {"exists": True, "decision": "keep", "reason": "creation_gate", "because": ANY, "held": "no"}),
+    ),
+    sample(
+        "apigateway-explain_sweep-missing.json",
+        rest("POST", EXPLAIN, {"key": f"s3://lake/{VISITS}/data/nosuch.parquet"}),
+        "An object that is not there",
+        "optimizer",
+        answer(200, {"exists": False, "held": "no"}),
+    ),
+    sample(
+        "apigateway-grant_lease-new.json",
+        rest("POST", LEASES, {"prefixes": [f"s3://lake/{VISITS}/data/"], "ttl_seconds": 600, "holder": "nightly"}),
+        "A writer announces what it is about to write",
+        "optimizer",
+        answer(201, {"lease_id": ANY, "prefixes": [f"s3://lake/{VISITS}/data"], "holder": "nightly", "missing": []}),
+        then=[{"file": "apigateway-list_leases-granted.json", "expect": answer(200)}],
+    ),
+    sample(
+        "apigateway-grant_lease-outside.json",
+        rest("POST", LEASES, {"prefixes": ["s3://lake/elsewhere/"]}),
+        "Outside the table's location",
+        "optimizer",
+        answer(422, {"__type": "InvalidInputException"}),
+    ),
+    sample(
+        "apigateway-list_leases-granted.json",
+        rest("GET", LEASES),
+        "Leases of a table",
+        "leased",
+        answer(200, {"leases": {"$each": [{"holder": "nightly", "expires_at_ms": ANY}]}}),
+    ),
+    sample(
+        "apigateway-renew_lease-unknown.json",
+        rest("PUT", f"{LEASES}/nosuch", {"ttl_seconds": 600}),
+        "A heartbeat for a lease that was given back",
+        "leased",
+        answer(404, {"__type": "EntityNotFoundException"}),
     ),
 ]

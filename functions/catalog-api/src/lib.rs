@@ -27,7 +27,12 @@ pub async fn handle(app: &App, request: ApiGatewayV2httpRequest, deadline: Deadl
     let budget_ms = (left_ms - RESERVE_MS).max(left_ms / 2);
     let budget = Duration::from_millis(u64::try_from(budget_ms).unwrap_or(0));
     // Dropping an operation half-way is like a crash between two of its writes, which every operation survives.
-    let answer = match tokio::time::timeout(budget, route(app, &request, &envelope)).await {
+    let answer = match tokio::time::timeout(
+        budget,
+        route(app, &request, &envelope, Deadline::in_ms(app.ports.clock.as_ref(), budget_ms)),
+    )
+    .await
+    {
         Ok(answer) => answer,
         Err(_) => envelope.refuse(GlueException::new(
             GlueExceptionName::OperationTimeout,
@@ -39,7 +44,7 @@ pub async fn handle(app: &App, request: ApiGatewayV2httpRequest, deadline: Deadl
     envelope::close(answer)
 }
 
-async fn route(app: &App, request: &ApiGatewayV2httpRequest, envelope: &Envelope) -> WireAnswer {
+async fn route(app: &App, request: &ApiGatewayV2httpRequest, envelope: &Envelope, deadline: Deadline) -> WireAnswer {
     let body = match envelope::body(request) {
         Ok(body) => body,
         Err(refusal) => return envelope.refuse(refusal),
@@ -56,7 +61,7 @@ async fn route(app: &App, request: &ApiGatewayV2httpRequest, envelope: &Envelope
     }
     let query = request.raw_query_string.as_deref().unwrap_or_default();
     let conditions = envelope.preconditions();
-    let outcome = rest::dispatch(app, &envelope.method, &envelope.path, query, conditions, body).await;
+    let outcome = rest::dispatch(app, &envelope.method, &envelope.path, query, conditions, body, deadline).await;
     envelope.rest_answer(outcome)
 }
 

@@ -369,7 +369,7 @@ impl Demo<'_> {
             let size_bytes = line.get("size_bytes").and_then(Value::as_u64).unwrap_or(0);
             let sum = by_reason.entry(reason.to_owned()).or_default();
             *sum = (sum.0 + 1, sum.1 + size_bytes);
-            if ["orphan", "pending_commit"].contains(&reason) {
+            if ["orphan", "seen_once", "pending_commit"].contains(&reason) {
                 let key = line.get("key").and_then(Value::as_str).unwrap_or_default();
                 println!("     {reason:<15} {size_bytes:>6} bytes  {key}");
             }

@@ -6,6 +6,7 @@
 
 mod call;
 mod conditions;
+mod leases;
 #[cfg(test)]
 mod openapi;
 mod request;
@@ -16,7 +17,7 @@ mod sweeps;
 
 use http::Method;
 use lakewarden_core::glue::{GlueException, GlueExceptionName};
-use lakewarden_core::ports::App;
+use lakewarden_core::ports::{App, Deadline};
 use serde_json::Value;
 
 pub use conditions::Preconditions;
@@ -73,6 +74,7 @@ pub async fn dispatch(
     query: &str,
     preconditions: Result<Preconditions, GlueException>,
     body: Vec<u8>,
+    deadline: Deadline,
 ) -> Result<RestAnswer, RestError> {
     let segments = request::decode_path(path)?;
     let method = if method == Method::HEAD { "GET" } else { method.as_str() };
@@ -80,7 +82,7 @@ pub async fn dispatch(
     for route in ROUTES {
         let Some(parameters) = request::match_path(route.path, &segments) else { continue };
         if route.method == method {
-            return call::serve(app, route, RestRequest::new(parameters, query, preconditions?, body)?).await;
+            return call::serve(app, route, RestRequest::new(parameters, query, preconditions?, body, deadline)?).await;
         }
         others.push(route.method);
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lakewarden_core::glue::{GlueException, GlueExceptionName};
+use lakewarden_core::ports::Deadline;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
@@ -10,12 +11,14 @@ use super::conditions::Preconditions;
 use super::route::{Kind, Query, Route};
 
 /// Parameters of path and query, decoded, the preconditions, and the body.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RestRequest {
     path: BTreeMap<&'static str, String>,
     query: BTreeMap<String, Vec<String>>,
     pub(super) preconditions: Preconditions,
     pub body: Vec<u8>,
+    /// When the time for the answer is used up.
+    pub deadline: Deadline,
 }
 
 fn decode(text: &str) -> Result<String, GlueException> {
@@ -52,6 +55,7 @@ impl RestRequest {
         query: &str,
         preconditions: Preconditions,
         body: Vec<u8>,
+        deadline: Deadline,
     ) -> Result<Self, GlueException> {
         let mut parameters: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -59,7 +63,7 @@ impl RestRequest {
             let form = |text: &str| decode(&text.replace('+', " "));
             parameters.entry(form(name)?).or_default().push(form(value)?);
         }
-        Ok(Self { path, query: parameters, preconditions, body })
+        Ok(Self { path, query: parameters, preconditions, body, deadline })
     }
 
     /// A parameter of the route's pattern.
@@ -181,7 +185,7 @@ mod tests {
 
     fn request(query: &str, body: &str) -> RestRequest {
         let path = BTreeMap::from([("table", "a/b".to_owned())]);
-        RestRequest::new(path, query, Preconditions::default(), body.into()).unwrap()
+        RestRequest::new(path, query, Preconditions::default(), body.into(), Deadline(i64::MAX)).unwrap()
     }
 
     const QUERY: &[Query] = &[

@@ -7,7 +7,7 @@
 
 use super::call::EXPLAIN;
 use super::route::{Handler, Query, Revisioned, Route, create, delete, get, post, put};
-use super::{RestRequest, specs, sweeps};
+use super::{RestRequest, leases, specs, sweeps};
 
 const DATABASE: &[(&str, &str)] = &[("database", "Name")];
 const IN_DATABASE: &[(&str, &str)] = &[("database", "DatabaseName")];
@@ -163,6 +163,12 @@ pub static ROUTES: &[Route] = &[
     get("/v1/databases/{database}/tables/{table}/sweeps/{run}/report", "GetSweepReport")
         .query(&[NEXT_TOKEN])
         .own(own!(sweeps::report)),
+    post("/v1/databases/{database}/tables/{table}/explain-sweep", "ExplainSweep").own(own!(sweeps::explain)),
+    // What writers announce before they write
+    create("/v1/databases/{database}/tables/{table}/leases", "GrantLease").own(own!(leases::grant)),
+    get("/v1/databases/{database}/tables/{table}/leases", "ListLeases").query(&[NEXT_TOKEN]).own(own!(leases::list)),
+    put("/v1/databases/{database}/tables/{table}/leases/{lease}", "RenewLease").own(own!(leases::renew)),
+    delete("/v1/databases/{database}/tables/{table}/leases/{lease}", "ReleaseLease").own(own!(leases::release)),
     // User-defined functions
     get("/v1/functions", "GetUserDefinedFunctions").query(FUNCTIONS),
     get("/v1/databases/{database}/functions", "GetUserDefinedFunctions").members(IN_DATABASE).query(FUNCTIONS),

@@ -1,4 +1,4 @@
-//! Sweeps of a table: start one, look at runs, read a report.
+//! Sweeps of a table: start one, look at runs, read a report, ask about one object.
 
 use lakewarden_core::ports::App;
 use lakewarden_core::sweep::rest;
@@ -27,4 +27,10 @@ pub async fn get(app: &App, request: RestRequest, _input: Map<String, Value>) ->
 pub async fn report(app: &App, request: RestRequest, _input: Map<String, Value>) -> Result<RestAnswer, RestError> {
     let (database, table, run) = (request.path("database"), request.path("table"), request.path("run"));
     Ok(RestAnswer::ok(rest::report(app, database, table, run, request.query("next_token")).await?))
+}
+
+/// `{"key": key or S3 URI}`: what a run would decide on that object now, and why.
+pub async fn explain(app: &App, request: RestRequest, input: Map<String, Value>) -> Result<RestAnswer, RestError> {
+    let (database, table) = (request.path("database"), request.path("table"));
+    Ok(RestAnswer::ok(rest::explain(app, database, table, &Value::Object(input), request.deadline).await?))
 }

@@ -1,5 +1,9 @@
 //! Item: a table lies here. `catalog`, pk `location#<bucket>`, sk `<prefix>/` NUL `<table id>`, so that one query reads
 //! everything below a folder. Many tables may share a location.
+//!
+//! Beside them, under pk `location-uses#<bucket>`, sk as before and the kind of use: places outside a table's location
+//! where it has partitions, or where it once lay. They are put before what they speak of is written and never taken back
+//! while the table lives: one too many only keeps files.
 
 use sha2::{Digest, Sha256};
 
@@ -18,6 +22,47 @@ pub(super) struct LocationEntry {
     pub(super) database: String,
     pub(super) table: String,
     pub(super) table_id: TableId,
+}
+
+/// Why a table concerns a place where it does not lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Use {
+    /// A partition lies there, or has.
+    Partition,
+    /// The table has lain there.
+    Past,
+}
+
+impl Use {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Partition => "partition",
+            Self::Past => "past",
+        }
+    }
+}
+
+pub(super) fn uses_in(bucket: &str) -> String {
+    format!("location-uses#{bucket}")
+}
+
+pub(super) fn use_key(location: &Location, table: &TableId, what: Use) -> Key {
+    let sort = format!("{}{table}\0{}", shared_sort(location), what.as_str());
+    Key::new(Table::Catalog, uses_in(&location.bucket), sort)
+}
+
+pub(super) fn encode_use(entry: &LocationEntry, what: Use) -> Item {
+    let mut item = encode(entry);
+    item.insert("use".to_owned(), what.as_str().into());
+    item
+}
+
+pub(super) fn decode_use(item: &Item) -> Result<(LocationEntry, Use), DecodeError> {
+    let text = item.text("use")?;
+    let what = [Use::Partition, Use::Past].into_iter().find(|what| what.as_str() == text);
+    let message = || format!("`{text}` is not known");
+    let what = what.ok_or_else(|| DecodeError::Invalid { field: "use".to_owned(), message: message() })?;
+    Ok((decode(item)?, what))
 }
 
 pub(super) fn locations_in(bucket: &str) -> String {
@@ -92,6 +137,10 @@ mod tests {
             table_id: TableId::from_text("t1"),
         };
         assert_eq!(decode(&encode(&entry)).unwrap(), entry);
+        for what in [Use::Partition, Use::Past] {
+            assert_eq!(decode_use(&encode_use(&entry, what)).unwrap(), (entry.clone(), what));
+        }
+        assert!(decode_use(&encode(&entry)).is_err());
     }
 
     #[test]
@@ -101,6 +150,10 @@ mod tests {
         for length in [896, 898, 900, 902, 1024, 2050] {
             for tail in ["x", "y", "ü"] {
                 let location = Location::new("b", &format!("{}{tail}", "ä".repeat(length / 2)));
+                let used = use_key(&location, &id, Use::Partition);
+                assert!(
+                    used.sk.as_bytes().len() <= limits::SORT_KEY_MAX_BYTES && range_at(&location).contains(&used.sk)
+                );
                 let key = key(&location, &id);
                 assert!(key.sk.as_bytes().len() <= limits::SORT_KEY_MAX_BYTES);
                 assert!(range_at(&location).contains(&key.sk));

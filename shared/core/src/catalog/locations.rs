@@ -1,13 +1,16 @@
 //! Which tables lie where. Answers name live tables only, all of them, across pages of the index.
 
+use std::collections::BTreeSet;
+
 use futures::StreamExt;
 
 use super::CatalogError;
 use super::database_item::{self, decode_head};
-use super::location_item::{self, LocationEntry, locations_in, range_at, range_within};
+pub use super::location_item::Use;
+use super::location_item::{self, LocationEntry, locations_in, range_at, range_within, uses_in};
 use super::table_head_item::{self, TableRef};
 use crate::location::Location;
-use crate::store::{Clock, Consistency, Query, ReadItems, SortRange, Table, get_every};
+use crate::store::{Clock, Condition, Consistency, Item, Key, Query, ReadItems, SortRange, Table, Write, get_every};
 
 /// Queries at once when the folders above a location are looked at.
 const ANCESTORS_AT_ONCE: usize = 16;
@@ -54,12 +57,73 @@ pub async fn tables_within(
     live(items, clock, entries).await
 }
 
-/// All tables at this location and at folders above it, up to the root of the bucket.
-pub async fn tables_containing(
+/// A place where a live table does not lie, and has or had files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Used {
+    pub table: TableRef,
+    pub location: Location,
+    pub what: Use,
+}
+
+/// The item that notes a use, to be put before what it speaks of.
+pub(crate) fn use_item(table: &TableRef, location: Location, what: Use) -> (Key, Item) {
+    let entry = LocationEntry {
+        location,
+        database: table.database.clone(),
+        table: table.name.clone(),
+        table_id: table.table_id.clone(),
+    };
+    (location_item::use_key(&entry.location, &table.table_id, what), location_item::encode_use(&entry, what))
+}
+
+pub(super) fn put_use(table: &TableRef, location: Location, what: Use) -> Write {
+    let (key, item) = use_item(table, location, what);
+    Write::Put { key, item, condition: Condition::Always }
+}
+
+/// What live tables use inside a location, at it and around it, beside where they lie. A use that is over may be among
+/// them.
+pub async fn uses_around(
     items: &dyn ReadItems,
     clock: &dyn Clock,
     location: &Location,
-) -> Result<Vec<Located>, CatalogError> {
+) -> Result<Vec<Used>, CatalogError> {
+    let mut found = read_uses(items, &location.bucket, range_within(location)).await?;
+    found.retain(|(entry, _)| location.contains(&entry.location));
+    for folder in folders_above(location) {
+        let mut at = read_uses(items, &folder.bucket, range_at(&folder)).await?;
+        at.retain(|(entry, _)| entry.location == folder && folder != *location);
+        found.extend(at);
+    }
+    let (entries, whats): (Vec<LocationEntry>, Vec<Use>) = found.into_iter().unzip();
+    let tables = live_each(items, clock, &entries).await?;
+    let uses = tables.into_iter().zip(entries).zip(whats);
+    Ok(uses
+        .filter_map(|((table, entry), what)| table.map(|table| Used { table, location: entry.location, what }))
+        .collect())
+}
+
+async fn read_uses(
+    items: &dyn ReadItems,
+    bucket: &str,
+    range: SortRange,
+) -> Result<Vec<(LocationEntry, Use)>, CatalogError> {
+    let mut query = Query::new(Table::Catalog, uses_in(bucket), range);
+    let mut found = Vec::new();
+    loop {
+        let page = items.query(&query).await?;
+        for (_, item) in &page.items {
+            found.push(location_item::decode_use(item)?);
+        }
+        query.start_after = page.next;
+        if query.start_after.is_none() {
+            return Ok(found);
+        }
+    }
+}
+
+/// The location and all folders above it, the root of the bucket first.
+fn folders_above(location: &Location) -> Vec<Location> {
     let mut folders = vec![Location::new(location.bucket.clone(), "")];
     let ends = location.prefix.match_indices('/').map(|(end, _)| end).chain([location.prefix.len()]);
     for end in ends {
@@ -70,7 +134,16 @@ pub async fn tables_containing(
             folders.push(folder);
         }
     }
-    let reads = folders.into_iter().map(|folder| async move {
+    folders
+}
+
+/// All tables at this location and at folders above it, up to the root of the bucket.
+pub async fn tables_containing(
+    items: &dyn ReadItems,
+    clock: &dyn Clock,
+    location: &Location,
+) -> Result<Vec<Located>, CatalogError> {
+    let reads = folders_above(location).into_iter().map(|folder| async move {
         let mut entries = read_entries(items, &folder.bucket, range_at(&folder)).await?;
         entries.retain(|entry| entry.location == folder);
         Ok::<_, CatalogError>(entries)
@@ -108,19 +181,33 @@ async fn live(
     clock: &dyn Clock,
     entries: Vec<LocationEntry>,
 ) -> Result<Vec<Located>, CatalogError> {
+    let tables = live_each(items, clock, &entries).await?;
+    let located = tables.into_iter().zip(entries);
+    Ok(located.filter_map(|(table, entry)| table.map(|table| Located { table, location: entry.location })).collect())
+}
+
+/// The table of each entry, if it is there.
+async fn live_each(
+    items: &dyn ReadItems,
+    clock: &dyn Clock,
+    entries: &[LocationEntry],
+) -> Result<Vec<Option<TableRef>>, CatalogError> {
     let at = |entry: &LocationEntry| {
         (database_item::head_key(&entry.database), table_head_item::key(&entry.database, &entry.table))
     };
-    let keys: Vec<_> = entries.iter().flat_map(|entry| <[_; 2]>::from(at(entry))).collect();
+    let keys: BTreeSet<Key> = entries.iter().flat_map(|entry| <[_; 2]>::from(at(entry))).collect();
+    let keys: Vec<Key> = keys.into_iter().collect();
     let found = get_every(items, clock, &keys, Consistency::Strong).await?;
-    let mut tables = Vec::new();
+    let mut tables = Vec::with_capacity(entries.len());
     for entry in entries {
-        let (at_database, at_table) = at(&entry);
-        let (Some(database), Some(head)) = (found.get(&at_database), found.get(&at_table)) else { continue };
+        let (at_database, at_table) = at(entry);
+        let (Some(database), Some(head)) = (found.get(&at_database), found.get(&at_table)) else {
+            tables.push(None);
+            continue;
+        };
         let table = table_head_item::decode(&entry.database, &entry.table, head)?;
-        if table.table_id == entry.table_id && table.database_id == decode_head(database)?.database_id {
-            tables.push(Located { table, location: entry.location });
-        }
+        let is_there = table.table_id == entry.table_id && table.database_id == decode_head(database)?.database_id;
+        tables.push(is_there.then_some(table));
     }
     Ok(tables)
 }

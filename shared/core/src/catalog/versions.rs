@@ -144,6 +144,24 @@ pub async fn list_versions(
     Ok(VersionPage { table: found, versions, next: last.filter(|_| has_more || is_cut) })
 }
 
+/// What kept versions of a table said before the current one, newest first; up to 1,000 of them.
+pub async fn past_definitions(ports: &Ports, table: &TableRef) -> Result<Vec<TableDefinition>, CatalogError> {
+    let (mut found, mut before) = (Vec::new(), table.version);
+    loop {
+        let (mut rows, has_more) = archived_before(ports, table, before, PAST_VERSIONS_AT_ONCE).await?;
+        let owner = Owner::Table(&table.table_id);
+        load_bodies(ports, rows.iter_mut().map(|((), item)| (owner, item)).collect()).await?;
+        for (_, item) in &rows {
+            let definition = table_definition_item::decode(item)?;
+            before = definition.version;
+            found.push(definition);
+        }
+        if !has_more || rows.is_empty() || table.version.saturating_sub(before) >= PAST_VERSIONS_MAX {
+            return Ok(found);
+        }
+    }
+}
+
 /// Archived versions before `before`, newest first, and whether more follow.
 async fn archived_before(
     ports: &Ports,

@@ -152,6 +152,7 @@ fn judge_once(
         files,
         rows,
         default_isolation: ctx.app.settings.default_isolation,
+        identity_writers: ctx.app.settings.identity_writers,
         // What a version record says is what its actions say.
         blindness: &BTreeMap::new(),
     })

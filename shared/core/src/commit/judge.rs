@@ -6,6 +6,7 @@ use super::candidate::Candidate;
 use super::conflict::{self, Before, Conflict, FoldInputs, Folded};
 use super::evolution::{self, Evolution};
 use super::facts::{FileFacts, TableAtRead};
+use super::identity::{self, Numbers};
 use super::isolation::{self, ROW_TRACKING_DOMAIN};
 use super::rebase::{self, Rebase};
 use super::row_level::{self, Publication, RowFacts, RowNeeds};
@@ -19,7 +20,7 @@ use crate::delta::schema::Schema;
 use crate::delta::snapshot::LoggedCommit;
 use crate::delta::{Metadata, Protocol, Version};
 use crate::location::Location;
-use crate::ports::IsolationLevel;
+use crate::ports::{IdentityWriters, IsolationLevel};
 use crate::store::ObjectKey;
 
 /// Everything a decision depends on.
@@ -38,6 +39,7 @@ pub struct Inputs<'a> {
     /// Vectors and rows that were asked for.
     pub rows: Option<&'a RowFacts>,
     pub default_isolation: IsolationLevel,
+    pub identity_writers: IdentityWriters,
     /// What was recorded of winners that we admitted; of others it is inferred.
     pub blindness: &'a BTreeMap<Version, Blindness>,
 }
@@ -50,6 +52,8 @@ pub struct Admission {
     pub metadata: Metadata,
     pub schema: Schema,
     pub blindness: Blindness,
+    /// What the files may have in identity columns.
+    pub numbers: Vec<Numbers>,
     pub warnings: Vec<String>,
     /// The table has in-commit timestamps: the new one must be later than this.
     pub timestamp_after_ms: Option<i64>,
@@ -149,6 +153,7 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
     Ok(Judgement::Admit(Box::new(Admission {
         version: inputs.latest.next(),
         timestamp_after_ms: timestamp_after(inputs, &metadata)?,
+        numbers: numbers_of(inputs, &schema),
         metadata,
         schema,
         blindness: if candidate.is_blind() { Blindness::Blind } else { Blindness::Reading },
@@ -234,6 +239,7 @@ fn fold_winners(
         files: inputs.files,
         rows: inputs.rows,
         blindness: inputs.blindness,
+        identity_writers: inputs.identity_writers,
     };
     let winners = inputs.winners.iter().map(|winner| &**winner);
     let folded = match conflict::fold(fold_inputs, table_before(inputs, state), winners) {
@@ -243,7 +249,7 @@ fn fold_winners(
     };
     // After the fold, so that a winner that brought it is named.
     features::check_protocol(&state.protocol).map_err(|error| evolution::unsupported(&error))?;
-    features::check_in_use(&state.metadata, &schema).map_err(|error| evolution::unsupported(&error))?;
+    features::check_in_use(&state.metadata).map_err(|error| evolution::unsupported(&error))?;
     Ok(Ok(folded))
 }
 
@@ -418,8 +424,10 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema, Evolution), 
     let mut change_of = Evolution::default();
     if let Some(new) = &actions.metadata {
         evolution::check_new_metadata(new, &schema)?;
-        if let Some(state) = old {
-            let old_schema = parse_schema(&state.metadata)?;
+        let old_schema = old.map(|state| parse_schema(&state.metadata)).transpose()?;
+        let is_replaced = evolution::mode_of(inputs.candidate) == evolution::Mode::Replace;
+        identity::check_schema(old_schema.as_ref(), &schema, is_replaced)?;
+        if let (Some(state), Some(old_schema)) = (old, old_schema) {
             let change = evolution::TableChange {
                 old: (&state.metadata, &old_schema),
                 new: (new, &schema),
@@ -428,7 +436,7 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema, Evolution), 
             };
             change_of = evolution::check_metadata_change(change, Some(inputs.candidate))?;
         }
-        features::check_in_use(new, &schema).map_err(|error| evolution::unsupported(&error))?;
+        features::check_in_use(new).map_err(|error| evolution::unsupported(&error))?;
     }
     Ok((metadata.clone(), schema, change_of))
 }
@@ -449,6 +457,11 @@ pub fn catalog_managed() -> Refusal {
         "the table is catalog-managed: its commits are ratified by the catalog's commit call, not here",
         "commit through the table's catalog",
     )
+}
+
+fn numbers_of(inputs: Inputs<'_>, schema: &Schema) -> Vec<Numbers> {
+    let old = inputs.state.and_then(|state| parse_schema(&state.metadata).ok());
+    identity::numbers(old.as_ref(), schema, inputs.candidate.actions.removes.is_empty())
 }
 
 fn timestamp_after(inputs: Inputs<'_>, metadata: &Metadata) -> Result<Option<i64>, Refusal> {

@@ -79,7 +79,7 @@ impl Exception {
             Exception::UnsupportedTableException => "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
             Exception::ProposalReusedException => "LAKEWARDEN_PROPOSAL_REUSED",
             Exception::TableReplacedException => "LAKEWARDEN_TABLE_REPLACED",
-            Exception::DamagedLogException => "LAKEWARDEN_DAMAGED_LOG",
+            Exception::DamagedLogException => "DELTA_TXN_LOG_FAILED_INTEGRITY",
         }
     }
 }
@@ -103,6 +103,16 @@ pub struct Place {
     pub expected: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
+    /// Where rows are the trouble and it is known which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<RowRange>,
+}
+
+/// Rows of a file, counted from 0; both ends belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowRange {
+    pub first: u64,
+    pub last: u64,
 }
 
 /// Why a proposal was not committed. One pointer wide, since it travels in results.
@@ -231,6 +241,7 @@ impl Verdict {
             SyncState::None => (None, None),
             SyncState::Pending => (Some("pending"), None),
             SyncState::Failed(error) => (Some("failed"), Some(error.as_str())),
+            SyncState::Queued(summary) => (Some("queued"), Some(summary.as_str())),
             SyncState::Done(summary) => (Some("done"), Some(summary.as_str())),
         };
         json!(VerdictJson {

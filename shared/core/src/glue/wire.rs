@@ -7,6 +7,7 @@ use super::operations::{Operation, find, served};
 use super::validate::check_input;
 use super::{GlueException, GlueExceptionName};
 use crate::ports::App;
+use crate::sweep::optimizer::OWN_RULES;
 
 /// Prefix of `X-Amz-Target`.
 const TARGET_PREFIX: &str = "AWSGlue.";
@@ -69,7 +70,10 @@ pub async fn answer(
     request_id: &str,
 ) -> WireAnswer {
     let outcome = match read(target, body) {
-        Ok((operation, input)) => call_if(app, operation, input, expected_revision).await,
+        Ok((operation, input)) => match check_no_own_rules(&input) {
+            Ok(()) => call_if(app, operation, input, expected_revision).await,
+            Err(refusal) => Err(refusal),
+        },
         Err(refusal) => Err(refusal),
     };
     WireAnswer::new(outcome, request_id)
@@ -99,9 +103,31 @@ fn read<'a>(target: Option<&'a str>, body: &[u8]) -> Result<(&'a str, Value), Gl
     Ok((operation, input))
 }
 
-/// Calls an operation by name: model constraints, then its handler. Also the way in for other fronts (REST).
+/// Where the rules of an optimizer are that the service's model does not have.
+const RULES: &str = "/TableOptimizerConfiguration/orphanFileDeletionConfiguration/icebergConfiguration";
+
+/// What the model does not know is dropped in silence, and the default in its place may be the shorter retention.
+fn check_no_own_rules(input: &Value) -> Result<(), GlueException> {
+    match OWN_RULES.into_iter().find(|rule| input.pointer(RULES).is_some_and(|rules| rules.get(rule).is_some())) {
+        None => Ok(()),
+        Some(rule) => Err(GlueException::invalid_input(format!(
+            "{rule} is no member of the service's icebergConfiguration: it is taken on REST, below \
+             /v1/databases/{{database}}/tables/{{table}}/optimizers."
+        ))),
+    }
+}
+
+/// Calls an operation by name: model constraints, then its handler. The way in for other fronts (REST), which may give an
+/// optimizer rules that the model does not have.
 pub async fn call(app: &App, operation: &str, input: Value) -> Result<Value, GlueException> {
-    call_if(app, operation, input, None).await
+    let rules = input.pointer(RULES).cloned();
+    let (found, checked) = check(operation, input)?;
+    check_catalog(app, &checked)?;
+    let mut checked = Value::Object(checked);
+    if let (Some(Value::Object(rules)), Some(Value::Object(kept))) = (rules, checked.pointer_mut(RULES)) {
+        kept.extend(rules.into_iter().filter(|(rule, _)| OWN_RULES.contains(&rule.as_str())));
+    }
+    (found.handler)(app, checked).await
 }
 
 /// The same with the revision that the caller read and still expects.

@@ -65,6 +65,29 @@ fn open<'a>(
     }
 }
 
+/// What an Avro file of a metadata folder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AvroKind {
+    List,
+    Manifest,
+    Other,
+}
+
+/// Whether bytes begin as an Avro container does.
+pub(super) fn is_avro(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"Obj\x01")
+}
+
+/// By its schema.
+pub(super) fn kind_of(bytes: &[u8], at: &ObjectKey) -> Result<AvroKind, IcebergError> {
+    let container = open(bytes, &[MANIFEST_PATH, FILE_PATH], MANIFEST, at)?;
+    Ok(match (container.check_has(0, MANIFEST_PATH), container.check_has(1, FILE_PATH)) {
+        (Ok(()), _) => AvroKind::List,
+        (Err(_), Ok(())) => AvroKind::Manifest,
+        (Err(_), Err(_)) => AvroKind::Other,
+    })
+}
+
 fn field<'a>(fields: &[Captured<'a>], index: usize) -> Captured<'a> {
     fields.get(index).copied().unwrap_or_default()
 }

@@ -2,6 +2,7 @@ use std::collections::HashSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::manifest::{AvroKind, is_avro, kind_of};
 use super::{IcebergError, ManifestEntry, ManifestRef, TableMetadata, read_manifest, read_manifest_list};
 use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey, ReadObjects};
 
@@ -45,6 +46,36 @@ pub async fn load_manifest(
     manifest: ManifestRef,
 ) -> Result<Vec<ManifestEntry>, IcebergError> {
     read_manifest(&fetch(objects, "a manifest", &manifest.at).await?, &manifest)
+}
+
+/// Every file that an Avro file names which no metadata names: a manifest or a manifest list, with the manifests of the
+/// list that are there still. None for what is neither: nobody can commit it.
+pub async fn load_attempt(objects: &dyn ReadObjects, at: &ObjectKey) -> Result<Vec<ObjectKey>, IcebergError> {
+    let bytes = match fetch(objects, "a manifest of no snapshot", at).await {
+        // Given up since the listing.
+        Err(IcebergError::Missing { .. }) => return Ok(Vec::new()),
+        other => other?,
+    };
+    if !is_avro(&bytes) {
+        return Ok(Vec::new());
+    }
+    let keys = |entries: Vec<ManifestEntry>| entries.into_iter().map(|entry| entry.at);
+    match kind_of(&bytes, at)? {
+        AvroKind::Other => Ok(Vec::new()),
+        AvroKind::Manifest => Ok(keys(read_manifest(&bytes, &ManifestRef::bare(at.clone()))?).collect()),
+        AvroKind::List => {
+            let mut named = Vec::new();
+            for manifest in read_manifest_list(&bytes, at)? {
+                named.push(manifest.at.clone());
+                match load_manifest(objects, manifest).await {
+                    Ok(entries) => named.extend(keys(entries)),
+                    Err(IcebergError::Missing { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(named)
+        }
+    }
 }
 
 /// A file that a table's metadata names, as [`Reachable::walk`] hands it out.

@@ -10,6 +10,7 @@ use super::estimate::{Limit, count_batch, count_later};
 use super::history_item::Retention;
 use super::irregular::Irregular;
 use super::item;
+use super::places::note_places;
 use crate::catalog::{BODY_MAX_BYTES, CatalogError, PartitionId, Revision, TableRef, escaped_len, note_irregular};
 use crate::ports::{Ports, Settings};
 use crate::store::Item;
@@ -97,6 +98,7 @@ fn plan_create(table: &TableRef, mut input: PartitionInput) -> Result<Planned, C
 async fn write(ports: &Ports, table: &TableRef, planned: &Planned, retention: Retention) -> Result<(), CatalogError> {
     let key = item::key(table, &planned.values);
     let mut template = planned.prepared.template.clone();
+    note_places(ports, table, &planned.prepared.descriptor).await?;
     item::make_room(ports, &table.table_id, &key, &mut template).await?;
     let now_ms = ports.clock.now_ms();
     let revision = Revision::fresh(ports.ids.as_ref());
@@ -108,7 +110,7 @@ async fn write(ports: &Ports, table: &TableRef, planned: &Planned, retention: Re
 }
 
 /// Creates a partition: one conditional put, after one for each shared part of its descriptor that is new to this
-/// process. On a table with indexes, or whose keys have changed a while ago, one transaction instead of the put. Values
+/// process, and one for each of its locations outside the table's. On a table with indexes, or whose keys have changed a while ago, one transaction instead of the put. Values
 /// are not checked against the key types.
 ///
 /// # Errors

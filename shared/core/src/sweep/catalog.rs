@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
-use super::directory::is_elsewhere;
-use super::{DirectoryError, TableDirectory, TableEntry};
-use crate::catalog::locations::{tables_containing, tables_within};
+use super::source::DECLARED_PATHS;
+use super::{DirectoryError, Past, TableDirectory, TableEntry, TableUse};
+use crate::catalog::locations::{Used, tables_containing, tables_within, uses_around};
 use crate::catalog::tables::{find_table, get_table, list_tables, read_definition};
-use crate::catalog::{CatalogError, TableDefinition, list_databases};
-use crate::location::Location;
-use crate::partition::{self, ColumnSchema, Listing, Partition};
+use crate::catalog::versions::past_definitions;
+use crate::catalog::{CatalogError, TableDefinition, TableRef, list_databases};
+use crate::location::{Location, split_uri};
+use crate::partition::{self, ColumnSchema, Listing};
 use crate::ports::{App, Ports};
+use crate::store::ObjectKey;
 
 /// Databases or tables of one request.
 const AT_ONCE: usize = 100;
@@ -40,6 +42,16 @@ impl From<CatalogError> for DirectoryError {
 }
 
 impl CatalogDirectory {
+    /// The table of an entry, if it is still the same one.
+    async fn find(&self, entry: &TableEntry) -> Result<Option<TableRef>, DirectoryError> {
+        let (items, clock) = (self.ports.items.as_ref(), self.ports.clock.as_ref());
+        match find_table(items, clock, &entry.database, &entry.name).await {
+            Ok(table) => Ok(Some(table).filter(|table| table.table_id.as_str() == entry.id)),
+            Err(CatalogError::DatabaseNotFound(_) | CatalogError::TableNotFound(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     async fn tables_of(&self, database: &str, entries: &mut Vec<TableEntry>) -> Result<(), DirectoryError> {
         let mut after = None;
         loop {
@@ -65,16 +77,6 @@ impl CatalogDirectory {
             }
         }
     }
-}
-
-/// Where a partition lies; what is no S3 location has no files here.
-fn places_of(partition: Partition) -> Vec<Location> {
-    let mut uris: Vec<String> = partition.location().map(str::to_owned).into_iter().collect();
-    let members = partition.into_members();
-    let more = members.get("StorageDescriptor").and_then(|descriptor| descriptor.get("AdditionalLocations"));
-    let more = more.and_then(serde_json::Value::as_array).into_iter().flatten();
-    uris.extend(more.filter_map(|uri| uri.as_str().map(str::to_owned)));
-    uris.iter().filter_map(|uri| Location::parse(uri).ok()).collect()
 }
 
 fn parameters(definition: &TableDefinition) -> BTreeMap<String, String> {
@@ -140,34 +142,49 @@ impl TableDirectory for CatalogDirectory {
         }
     }
 
-    /// Reads every partition of the table: nothing lists them by place.
-    async fn partitions_elsewhere(
-        &self,
-        entry: &TableEntry,
-        scope: &Location,
-    ) -> Result<Vec<Location>, DirectoryError> {
-        let table = match find_table(self.ports.items.as_ref(), self.ports.clock.as_ref(), &entry.database, &entry.name)
-            .await
-        {
-            Ok(table) if table.table_id.as_str() == entry.id => table,
-            Ok(_) | Err(CatalogError::DatabaseNotFound(_) | CatalogError::TableNotFound(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
+    async fn uses_around(&self, scope: &Location) -> Result<Vec<TableUse>, DirectoryError> {
+        let found = uses_around(self.ports.items.as_ref(), self.ports.clock.as_ref(), scope).await?;
+        let used = |used: Used| TableUse {
+            table_id: used.table.table_id.as_str().to_owned(),
+            location: used.location,
+            what: used.what,
         };
-        let mut found = BTreeSet::new();
-        if table.keys.is_empty() {
-            return Ok(Vec::new());
-        }
+        Ok(found.into_iter().map(used).collect())
+    }
+
+    async fn index_partitions(&self, entry: &TableEntry) -> Result<bool, DirectoryError> {
+        let Some(table) = self.find(entry).await?.filter(|table| !table.keys.is_empty()) else { return Ok(false) };
         let mut listing = Listing { columns: ColumnSchema::Exclude, ..Listing::of_all(PARTITIONS_AT_ONCE) };
         loop {
             let page = partition::list(&self.ports, &table, &listing).await?;
-            let places = page.partitions.into_iter().flat_map(|(_, partition)| places_of(partition));
-            found.extend(places.filter(|place| is_elsewhere(entry, place, scope)));
+            for (_, found) in page.partitions {
+                partition::note_places_of(&self.ports, &table, found).await?;
+            }
             listing.indexes = page.indexes;
             match page.next {
                 Some(next) => listing.start = next,
-                None => return Ok(found.into_iter().collect()),
+                None => return Ok(true),
             }
         }
+    }
+
+    async fn past(&self, entry: &TableEntry) -> Result<Past, DirectoryError> {
+        let Some(table) = self.find(entry).await? else { return Ok(Past::default()) };
+        let mut past = Past::default();
+        for definition in past_definitions(&self.ports, &table).await? {
+            past.locations.extend(definition.location().ok().flatten());
+            let parameters = parameters(&definition);
+            past.data_paths.extend(
+                DECLARED_PATHS
+                    .iter()
+                    .filter_map(|name| parameters.get(*name))
+                    .filter_map(|uri| Location::parse(uri).ok()),
+            );
+            if let Some(Ok((bucket, key))) = parameters.get("metadata_location").map(|uri| split_uri(uri)) {
+                past.pointers.push(ObjectKey::new(bucket, key));
+            }
+        }
+        Ok(past)
     }
 }
 
@@ -177,22 +194,33 @@ mod tests {
 
     use super::*;
     use crate::catalog::create_database;
-    use crate::catalog::tables::{create_table, drop_table};
+    use crate::catalog::locations::Use;
+
+    use crate::catalog::tables::{Archive, create_table, drop_table, update_table};
     use crate::ports::Settings;
     use crate::store::memory::MemoryWorld;
+    use crate::store::{Condition, Key};
     use crate::sweep::TableFormat;
 
-    #[tokio::test]
-    async fn tables_of_the_catalog() {
+    fn object(json: serde_json::Value) -> serde_json::Map<String, serde_json::Value> {
+        json.as_object().unwrap().clone()
+    }
+
+    async fn catalog() -> (MemoryWorld, App) {
         let world = MemoryWorld::new(1_790_000_000_000);
         let app = App::new(world.ports.clone(), Settings::default());
-        let object = |json: serde_json::Value| json.as_object().unwrap().clone();
         create_database(&app.ports, object(json!({"Name": "Db"}))).await.unwrap();
         for (name, location) in [("outer", "s3://b/wh"), ("T", "s3a://b/wh/t/"), ("inner", "s3://b/wh/t/x")] {
             let input = json!({"Name": name, "StorageDescriptor": {"Location": location}, "Parameters":
                 {"table_type": "ICEBERG", "metadata_location": "s3://b/wh/t/metadata/v1.metadata.json"}});
             create_table(&app.ports, "db", object(input)).await.unwrap();
         }
+        (world, app)
+    }
+
+    #[tokio::test]
+    async fn tables_of_the_catalog() {
+        let (_, app) = catalog().await;
         let directory = CatalogDirectory::new(&app);
         let table = directory.table("db", "t").await.unwrap().unwrap();
         assert_eq!(table.location, Some(Location::new("b", "wh/t")));
@@ -206,6 +234,14 @@ mod tests {
         let mut all: Vec<String> = directory.tables().await.unwrap().into_iter().map(|entry| entry.name).collect();
         all.sort();
         assert_eq!(all, ["inner", "outer", "t"]);
+        drop_table(&app.ports, "db", "inner").await.unwrap();
+        assert_eq!(directory.tables_around(&Location::new("b", "wh/t")).await.unwrap().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn places_that_tables_use_without_lying_there() {
+        let (world, app) = catalog().await;
+        let directory = CatalogDirectory::new(&app);
         let input = json!({"Name": "hive", "StorageDescriptor": {"Location": "s3://b/hive"},
             "PartitionKeys": [{"Name": "day", "Type": "string"}]});
         let hive = create_table(&app.ports, "db", object(input)).await.unwrap();
@@ -214,10 +250,45 @@ mod tests {
             let input = partition::PartitionInput::from_json(input);
             partition::create(&app.ports, &app.settings, &hive, input).await.unwrap();
         }
-        let hive = directory.table("db", "hive").await.unwrap().unwrap();
-        let here = directory.partitions_elsewhere(&hive, &Location::new("b", "wh/t")).await.unwrap();
-        assert_eq!(here, [Location::new("b", "wh/t/data/day=1")]);
-        drop_table(&app.ports, "db", "inner").await.unwrap();
-        assert_eq!(directory.tables_around(&Location::new("b", "wh/t")).await.unwrap().len(), 2);
+        let wh_t = Location::new("b", "wh/t");
+        let here = directory.uses_around(&wh_t).await.unwrap();
+        let places: Vec<String> = here.iter().map(|used| used.location.to_string()).collect();
+        assert_eq!(places, ["s3://b/wh/t/data/day=1"]);
+        // One that a writer of an earlier version did not note is found by looking through all of them.
+        let noted: Vec<Key> =
+            world.items.dump().into_keys().filter(|key| key.pk.starts_with("location-uses#")).collect();
+        assert_eq!(noted.len(), 2, "nothing of the partition at home: {noted:?}");
+        for key in noted {
+            app.ports.items.delete(&key, Condition::Always).await.unwrap();
+        }
+        assert!(directory.uses_around(&wh_t).await.unwrap().is_empty());
+        let entry = directory.table("db", "hive").await.unwrap().unwrap();
+        assert!(directory.index_partitions(&entry).await.unwrap());
+        assert_eq!(directory.uses_around(&wh_t).await.unwrap(), here);
+        // It moves into the other's folder and out again: the partition that stayed at home lies outside now.
+        for place in ["s3://b/wh/t/hive", "s3://b/far"] {
+            let input = json!({"Name": "hive", "StorageDescriptor": {"Location": place},
+                "PartitionKeys": [{"Name": "day", "Type": "string"}]});
+            update_table(&app.ports, "db", object(input), None, Archive::Keep).await.unwrap();
+        }
+        let here = directory.uses_around(&wh_t).await.unwrap();
+        let past: Vec<_> = here.iter().filter(|used| used.what == Use::Past).map(|used| &used.location).collect();
+        assert_eq!(past, [&Location::new("b", "wh/t/hive")]);
+        assert_eq!(directory.uses_around(&Location::new("b", "hive/day=2")).await.unwrap().len(), 1);
+        let entry = directory.table("db", "hive").await.unwrap().unwrap();
+        let past = directory.past(&entry).await.unwrap();
+        let expected = ["hive", "wh/t/hive"].map(|place| Location::new("b", place));
+        assert_eq!(past.locations, expected.into());
+        let iceberg = directory.table("db", "t").await.unwrap().unwrap();
+        let parameters = json!({"table_type": "ICEBERG", "write.data.path": "s3://b/files",
+            "metadata_location": "s3://b/wh/t/metadata/v2.metadata.json"});
+        let input = json!({"Name": "t", "StorageDescriptor": {"Location": "s3://b/wh/t"}, "Parameters": parameters});
+        for _ in 0..2 {
+            update_table(&app.ports, "db", object(input.clone()), None, Archive::Keep).await.unwrap();
+        }
+        let past = directory.past(&iceberg).await.unwrap();
+        assert_eq!((past.pointers.len(), past.data_paths), (2, [Location::new("b", "files")].into()));
+        drop_table(&app.ports, "db", "hive").await.unwrap();
+        assert!(directory.uses_around(&wh_t).await.unwrap().is_empty(), "of a table that is gone");
     }
 }

@@ -1,12 +1,13 @@
 //! What sweeps need to know of the catalog's tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use thiserror::Error;
 
 use super::{Refusal, RefusalReason};
+use crate::catalog::locations::Use;
 use crate::location::{Location, split_uri};
 use crate::store::{ObjectKey, StoreError};
 
@@ -34,7 +35,20 @@ pub enum TableFormat {
     Other,
 }
 
+/// Parameter by which the owner of a table says that all its files lie at its location. It matters where a sweep of
+/// another table cannot read this one.
+pub const STAYS_AT_HOME: &str = "lakewarden.files.at_location_only";
+
 impl TableEntry {
+    pub(super) fn stays_at_home(&self) -> bool {
+        self.says(STAYS_AT_HOME, "true")
+    }
+
+    /// Whether an Iceberg table names a metadata file, wherever that may be.
+    pub(super) fn has_pointer(&self) -> bool {
+        self.parameter("metadata_location").is_some_and(|uri| !uri.is_empty())
+    }
+
     fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters.get(name).map(String::as_str)
     }
@@ -100,23 +114,42 @@ pub trait TableDirectory: Send + Sync {
     /// Every table of all databases: any may have files anywhere.
     async fn tables(&self) -> Result<Vec<TableEntry>, DirectoryError>;
 
-    /// Where partitions of a table lie outside its own location, as far as that is inside `scope` or around it.
-    async fn partitions_elsewhere(&self, entry: &TableEntry, scope: &Location)
-    -> Result<Vec<Location>, DirectoryError>;
+    /// What tables use inside `scope`, at it and around it although they do not lie there.
+    async fn uses_around(&self, scope: &Location) -> Result<Vec<TableUse>, DirectoryError>;
+
+    /// Looks through the partitions of a table for places outside its location that were not noted when they were
+    /// written, and notes them, for [`TableDirectory::uses_around`] to answer. Whether the table can have partitions.
+    async fn index_partitions(&self, entry: &TableEntry) -> Result<bool, DirectoryError>;
+
+    /// What the table's kept versions said before the current one.
+    async fn past(&self, entry: &TableEntry) -> Result<Past, DirectoryError>;
 }
 
-/// Which of a table's partitions concern a scope.
-pub(super) fn is_elsewhere(entry: &TableEntry, partition: &Location, scope: &Location) -> bool {
-    let is_own = entry.location.as_ref().is_some_and(|home| home.contains(partition));
-    !is_own && (scope.contains(partition) || partition.contains(scope))
+/// A place that a table uses although it does not lie there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TableUse {
+    pub table_id: String,
+    pub location: Location,
+    pub what: Use,
+}
+
+/// What earlier versions of a table's entry tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Past {
+    /// Where it lay.
+    pub locations: BTreeSet<Location>,
+    /// Its metadata files, newest first.
+    pub pointers: Vec<ObjectKey>,
+    /// What its parameters said of data paths.
+    pub data_paths: BTreeSet<Location>,
 }
 
 /// A directory in memory.
 #[derive(Debug, Default)]
 pub struct MemoryDirectory {
     entries: Mutex<Vec<TableEntry>>,
-    /// Table ids and locations.
-    partitions: Mutex<Vec<(String, Location)>>,
+    uses: Mutex<Vec<TableUse>>,
+    past: Mutex<BTreeMap<String, Past>>,
 }
 
 impl MemoryDirectory {
@@ -133,8 +166,16 @@ impl MemoryDirectory {
 
     /// Adds a partition of a table.
     pub fn put_partition(&self, table_id: &str, location: Location) {
-        let mut partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
-        partitions.push((table_id.to_owned(), location));
+        self.put_use(TableUse { table_id: table_id.to_owned(), location, what: Use::Partition });
+    }
+
+    pub fn put_use(&self, used: TableUse) {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner).push(used);
+    }
+
+    /// Says what earlier versions of a table told.
+    pub fn put_past(&self, table_id: &str, past: Past) {
+        self.past.lock().unwrap_or_else(PoisonError::into_inner).insert(table_id.to_owned(), past);
     }
 
     pub fn remove(&self, database: &str, table: &str) {
@@ -159,14 +200,20 @@ impl TableDirectory for MemoryDirectory {
         Ok(self.entries().clone())
     }
 
-    async fn partitions_elsewhere(
-        &self,
-        entry: &TableEntry,
-        scope: &Location,
-    ) -> Result<Vec<Location>, DirectoryError> {
-        let partitions = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_table = partitions.iter().filter(|(table_id, _)| *table_id == entry.id).map(|(_, location)| location);
-        Ok(of_table.filter(|location| is_elsewhere(entry, location, scope)).cloned().collect())
+    async fn uses_around(&self, scope: &Location) -> Result<Vec<TableUse>, DirectoryError> {
+        let there: BTreeSet<String> = self.entries().iter().map(|entry| entry.id.clone()).collect();
+        let near = |location: &Location| location.contains(scope) || scope.contains(location);
+        let uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(uses.iter().filter(|used| there.contains(&used.table_id) && near(&used.location)).cloned().collect())
+    }
+
+    async fn index_partitions(&self, _: &TableEntry) -> Result<bool, DirectoryError> {
+        Ok(false)
+    }
+
+    async fn past(&self, entry: &TableEntry) -> Result<Past, DirectoryError> {
+        let past = self.past.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(past.get(&entry.id).cloned().unwrap_or_default())
     }
 }
 

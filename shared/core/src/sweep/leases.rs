@@ -29,6 +29,8 @@ const LIFETIME_MAX_MS: i64 = 7 * 86_400_000;
 const HOLDER_MAX_LETTERS: usize = 255;
 /// HEAD requests at the same time.
 const HEAD_CONCURRENCY: usize = 16;
+/// A page of leases ends behind the one that makes it as large as this.
+const PAGE_BYTES: usize = 1024 * 1024;
 
 /// What leases cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,8 +93,8 @@ pub async fn release(app: &App, database: &str, table: &str, lease_id: &str) -> 
 }
 
 /// [`list_in`] on the product's own catalog.
-pub async fn list(app: &App, database: &str, table: &str) -> Result<Value, GlueException> {
-    list_in(app, &CatalogDirectory::new(app), database, table).await
+pub async fn list(app: &App, database: &str, table: &str, token: Option<&str>) -> Result<Value, GlueException> {
+    list_in(app, &CatalogDirectory::new(app), database, table, token).await
 }
 
 /// Announces what a writer is about to write: `{"prefixes": [uri], "keys": [uri], "ttl_seconds": n, "holder": text}`, at
@@ -167,16 +169,38 @@ pub async fn release_in(
     }
 }
 
-/// Leases of a table: `{"leases": [...]}`, also those that have run out and still protect.
+/// Leases of a table by their ids: `{"leases": [...], "next_token": ...}`, also those that have run out and still protect.
 pub async fn list_in(
     app: &App,
     directory: &dyn TableDirectory,
     database: &str,
     table: &str,
+    token: Option<&str>,
 ) -> Result<Value, GlueException> {
     let entry = load_by_name(directory, database, table).await?;
-    let leases = WriterLease::load_all(app.ports.items.as_ref(), &entry.id).await?;
-    Ok(json!({ "leases": leases.iter().map(describe).map(Value::Object).collect::<Vec<_>>() }))
+    if token.is_some_and(|token| !is_lease_id(token)) {
+        return Err(GlueException::invalid_input("next_token is not one that an earlier answer gave."));
+    }
+    let (mut leases, mut next, mut size_bytes) = (Vec::new(), None, 0_usize);
+    let all = WriterLease::load_all(app.ports.items.as_ref(), &entry.id).await?;
+    for lease in all.iter().filter(|lease| token.is_none_or(|token| lease.lease_id.as_str() > token)) {
+        if size_bytes >= PAGE_BYTES {
+            break;
+        }
+        let described = Value::Object(describe(lease));
+        size_bytes = size_bytes.saturating_add(described.to_string().len());
+        leases.push(described);
+        next = Some(lease.lease_id.clone());
+    }
+    let mut answer = Map::from_iter([("leases".to_owned(), Value::Array(leases))]);
+    if let Some(next) = next.filter(|next| all.last().is_some_and(|last| last.lease_id != *next)) {
+        answer.insert("next_token".to_owned(), next.into());
+    }
+    Ok(Value::Object(answer))
+}
+
+fn is_lease_id(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 async fn load(
@@ -187,8 +211,7 @@ async fn load(
     lease_id: &str,
 ) -> Result<(TableEntry, WriterLease), GlueException> {
     let entry = load_by_name(directory, database, table).await?;
-    let is_id = (1..=64).contains(&lease_id.len()) && lease_id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let found = match is_id {
+    let found = match is_lease_id(lease_id) {
         true => WriterLease::load(app.ports.items.as_ref(), &entry.id, lease_id).await?,
         false => None,
     };

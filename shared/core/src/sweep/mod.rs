@@ -39,7 +39,7 @@ mod testkit;
 mod tests;
 
 pub use catalog::CatalogDirectory;
-pub use directory::{DirectoryError, MemoryDirectory, TableDirectory, TableEntry, TableFormat};
+pub use directory::{DirectoryError, MemoryDirectory, Past, TableDirectory, TableEntry, TableFormat, TableUse};
 pub use error::{Interruption, Refusal, RefusalReason, SweepError};
 pub use guards::Reason;
 pub use message::{Mode, SweepRequest};

@@ -320,6 +320,10 @@ async fn describe(app: &App, item: &OptimizerItem) -> Result<Value, GlueExceptio
     Ok(Value::Object(optimizer))
 }
 
+/// Members of an optimizer's rules that the service's model does not have: REST takes them.
+pub const OWN_RULES: [&str; 5] =
+    ["orphanFileRetentionPeriodInHours", "allowShortRetention", "sightings", "quarantineInHours", "sweepFolderMarkers"];
+
 /// Members that the service's model does not have, where they say something else than it would.
 fn insert_extra_rules(config: &OptimizerConfig, iceberg: &mut Map<String, Value>) {
     let extra = [

@@ -64,12 +64,12 @@ fn no_optimizer(table: &str) -> GlueException {
 
 /// Starts a run: `{"mode": "dry_run" | "ordinary"}`. To be answered with 202; the run is `queued`. Also:
 ///
-/// - `sightings`: 1 or 2, how often an orphan must have been seen (by default 1);
+/// - `sightings`: 1 or 2, how often an orphan must have been seen (by default what the optimizer says, 2 if nothing);
 /// - `backfill`: files from before the optimizer's creation may go, too;
 /// - `accept_share`: they go however many they are.
 ///
 /// A run that deletes under one of the last two needs `after_dry_run` (the id of a completed dry run of the same scope,
-/// with the same `backfill`, not older than a week), `asked_by` and `why`, which are kept in its record.
+/// with the same `backfill` and `sightings`, not older than a week), `asked_by` and `why`, which are kept in its record.
 pub async fn start_in(
     app: &App,
     directory: &dyn TableDirectory,
@@ -128,8 +128,9 @@ async fn check_audited(app: &App, entry: &TableEntry, options: &RunOptions) -> R
         return Err(bad(message.to_owned()));
     };
     let run = load_run(app, entry, dry_run).await?;
-    if run.mode != Mode::DryRun || run.state != RunState::Completed || run.options.backfill != options.backfill {
-        return Err(bad(format!("Run {dry_run} is no completed dry run with the same backfill.")));
+    let is_same = (run.options.backfill, run.options.sightings) == (options.backfill, options.sightings);
+    if run.mode != Mode::DryRun || run.state != RunState::Completed || !is_same {
+        return Err(bad(format!("Run {dry_run} is no completed dry run with the same backfill and sightings.")));
     }
     let ended_ms = run.ended_ms.unwrap_or_default();
     if ended_ms < app.ports.clock.now_ms().saturating_sub(DRY_RUN_MAX_AGE_MS) {

@@ -38,6 +38,11 @@ pub struct Survey {
     pub metadata_files: Vec<MetadataFile>,
     /// Manifests of Flink's checkpoints.
     pub temp_manifests: Vec<MetadataFile>,
+    /// Avro files that nothing references and that are not old, wherever they lie: among them the manifests of commits
+    /// that are being made, or made again after they had lost.
+    pub attempts: Vec<MetadataFile>,
+    /// Files from this moment on are young.
+    pub young_since_ms: i64,
 }
 
 /// A request for the pages below `folder`.
@@ -62,6 +67,13 @@ impl Survey {
             self.metadata_files.push(file());
         } else if TempManifest::parse(name).is_some() {
             self.temp_manifests.push(file());
+        }
+    }
+
+    /// Notes a file that nothing references and that is not old.
+    pub fn note_unreferenced(&mut self, at: ObjectKey, last_modified_ms: i64) {
+        if at.key.ends_with(".avro") {
+            self.attempts.push(MetadataFile { at, last_modified_ms });
         }
     }
 
@@ -144,7 +156,7 @@ impl OwnSigns {
     }
 }
 
-async fn first_page(
+pub(super) async fn first_page(
     objects: &dyn ReadObjects,
     above: &Location,
     folder: &str,

@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::delta::testkit::TableKit;
 use crate::location::Location;
 use crate::ports::{App, Deadline, Settings};
 use crate::store::memory::{ManualClock, MemoryObjects, MemoryWorld};
@@ -20,6 +21,26 @@ use crate::store::*;
 pub const DAY_MS: i64 = 86_400_000;
 pub const START_MS: i64 = 1_790_000_000_000;
 pub const BUCKET: &str = "lake";
+
+/// Parameters of a Delta table.
+pub const DELTA: [(&str, &str); 1] = [("spark.sql.sources.provider", "delta")];
+
+/// The Iceberg table `db.t` with its optimizer, one live file, and one that nothing needs.
+pub async fn with_orphan(lake: &Lake) -> (Iceberg, String) {
+    let mut table = Iceberg::create(lake, "t", 2).await;
+    lake.optimize("t", json!({})).await;
+    advance(&lake.world.clock, 1);
+    table.append(&["live.parquet"]).await;
+    let orphan = table.data("orphan.parquet").await;
+    (table, orphan)
+}
+
+/// The same after the retention.
+pub async fn with_old_orphan(lake: &Lake) -> (Iceberg, String) {
+    let found = with_orphan(lake).await;
+    lake.days(4);
+    found
+}
 
 /// A world with a catalog.
 #[derive(Clone)]
@@ -81,11 +102,36 @@ impl Lake {
         optimizer::update(&self.app, self.directory.as_ref(), input).await
     }
 
-    /// Starts a run and answers its message.
+    /// Starts a run that one sighting is enough for, and answers its message.
     pub async fn start(&self, table: &str, mode: Mode) -> SweepRequest {
-        let body = json!({ "mode": mode.as_str() });
+        let body = json!({ "mode": mode.as_str(), "sightings": 1 });
         rest::start_in(&self.app, self.directory.as_ref(), "db", table, &body).await.unwrap();
         SweepRequest::decode(&self.world.queue.take(QueueName::Sweeps).unwrap()).unwrap()
+    }
+
+    /// A sweep with an action right before its n-th look at the catalog or the store.
+    pub async fn run_hooked(&self, request: &SweepRequest, hook: &Arc<Hook>) -> RunOutcome {
+        let (directory, objects) = (self.directory.clone(), self.world.objects.clone());
+        let hooked = Arc::new(Hooked { hook: hook.clone(), directory, objects });
+        let mut app = self.app.clone();
+        app.ports.objects = hooked.clone();
+        sweep(&app, hooked.as_ref(), request, self.deadline()).await.unwrap()
+    }
+
+    /// A Delta table `db.<name>`, its log begun with these lines.
+    pub async fn delta(&self, name: &str, prefix: &str, lines: &[Value]) -> TableKit {
+        let kit = TableKit { world: self.world.clone(), root: Location::new(BUCKET, prefix) };
+        kit.log(0, lines).await;
+        self.register(name, prefix, &DELTA);
+        kit
+    }
+
+    /// Decisions of a run: key, what becomes of it, and why.
+    pub async fn decisions(&self, run: &items::RunRecord) -> BTreeMap<String, (String, String)> {
+        let text = |line: &Value, member: &str| line[member].as_str().unwrap_or_default().to_owned();
+        let lines = self.report(&run.table, &run.run_id).await;
+        let judged = lines.iter().filter(|line| line.get("decision").is_some());
+        judged.map(|line| (text(line, "key"), (text(line, "decision"), text(line, "reason")))).collect()
     }
 
     pub fn deadline(&self) -> Deadline {
@@ -353,23 +399,33 @@ type Action = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 pub struct Hook {
     left: AtomicI64,
     action: Mutex<Option<Action>>,
+    /// Names of the calls from the action on.
+    since: Mutex<Vec<&'static str>>,
 }
 
 impl Hook {
     pub fn new(calls: i64, action: Action) -> Arc<Self> {
-        Arc::new(Self { left: AtomicI64::new(calls), action: Mutex::new(Some(action)) })
+        Arc::new(Self { left: AtomicI64::new(calls), action: Mutex::new(Some(action)), since: Mutex::default() })
     }
 
     pub fn has_fired(&self) -> bool {
         self.action.lock().unwrap().is_none()
     }
 
-    async fn tick(&self) {
+    /// Whether a call of that name came after the action.
+    pub fn was_called_since(&self, name: &str) -> bool {
+        self.since.lock().unwrap().contains(&name)
+    }
+
+    async fn tick(&self, name: &'static str) {
         if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
             let action = self.action.lock().unwrap().take();
             if let Some(action) = action {
                 action().await;
             }
+        }
+        if self.has_fired() {
+            self.since.lock().unwrap().push(name);
         }
     }
 }
@@ -384,44 +440,50 @@ pub struct Hooked {
 #[async_trait]
 impl TableDirectory for Hooked {
     async fn table(&self, database: &str, table: &str) -> Result<Option<TableEntry>, DirectoryError> {
-        self.hook.tick().await;
+        self.hook.tick("table").await;
         self.directory.table(database, table).await
     }
 
     async fn tables_around(&self, scope: &Location) -> Result<Vec<TableEntry>, DirectoryError> {
-        self.hook.tick().await;
+        self.hook.tick("tables_around").await;
         self.directory.tables_around(scope).await
     }
 
     async fn tables(&self) -> Result<Vec<TableEntry>, DirectoryError> {
-        self.hook.tick().await;
+        self.hook.tick("tables").await;
         self.directory.tables().await
     }
 
-    async fn partitions_elsewhere(
-        &self,
-        entry: &TableEntry,
-        scope: &Location,
-    ) -> Result<Vec<Location>, DirectoryError> {
-        self.hook.tick().await;
-        self.directory.partitions_elsewhere(entry, scope).await
+    async fn uses_around(&self, scope: &Location) -> Result<Vec<TableUse>, DirectoryError> {
+        self.hook.tick("uses_around").await;
+        self.directory.uses_around(scope).await
+    }
+
+    async fn index_partitions(&self, entry: &TableEntry) -> Result<bool, DirectoryError> {
+        self.hook.tick("index_partitions").await;
+        self.directory.index_partitions(entry).await
+    }
+
+    async fn past(&self, entry: &TableEntry) -> Result<Past, DirectoryError> {
+        self.hook.tick("past").await;
+        self.directory.past(entry).await
     }
 }
 
 #[async_trait]
 impl ReadObjects for Hooked {
     async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
-        self.hook.tick().await;
+        self.hook.tick("get").await;
         self.objects.get(at, options).await
     }
 
     async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
-        self.hook.tick().await;
+        self.hook.tick("head").await;
         self.objects.head(at).await
     }
 
     async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
-        self.hook.tick().await;
+        self.hook.tick("list").await;
         self.objects.list(request).await
     }
 

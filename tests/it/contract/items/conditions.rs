@@ -7,7 +7,7 @@ use lakewarden_core::store::{
 
 use super::{Bench, assert_kind, dynamodb, key, memory};
 
-contract!(memory, dynamodb =>
+contract!(memory, dynamodb, beside =>
     every_condition_holds_or_answers_what_was_there,
     every_kind_of_value_survives,
     every_table_takes_its_keys,

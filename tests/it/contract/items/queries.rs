@@ -6,7 +6,7 @@ use lakewarden_core::store::{
 
 use super::{Bench, assert_kind, dynamodb, key, memory};
 
-contract!(memory, dynamodb =>
+contract!(memory, dynamodb, beside =>
     ranges_read_what_they_say,
     binary_ranges_go_by_bytes,
     text_goes_by_code_point,

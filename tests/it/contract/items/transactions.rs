@@ -7,7 +7,7 @@ use lakewarden_core::store::{
 
 use super::{Bench, dynamodb, key, memory};
 
-contract!(memory, dynamodb =>
+contract!(memory, dynamodb, beside =>
     a_transaction_happens_across_tables,
     a_cancelled_transaction_gives_its_reasons_in_order,
     a_token_is_carried_out_once,

@@ -141,7 +141,7 @@ fn tag(route: &Route) -> &'static str {
         () if has("Statistics") => "Column statistics",
         () if has("PartitionIndex") => "Partition indexes",
         () if has("Partition") => "Partitions",
-        () if has("Optimizer") || has("Sweep") => "Optimizers and sweeps",
+        () if has("Optimizer") || has("Sweep") || has("Lease") => "Optimizers and sweeps",
         () if has("Function") => "Functions",
         () if has("Version") => "Table versions",
         () if has("Table") => "Tables",
@@ -159,7 +159,20 @@ fn note(name: &str) -> Option<&'static str> {
         }
         "UpdatePartition" => "`Values` in the body other than those of the address move the partition.",
         "DeletePartitionIndex" => "The index is not used from now on; its entries go in the background.",
-        "StartSweep" => "A dry run reports and deletes nothing.",
+        "StartSweep" => {
+            "A dry run reports what a scheduled run would do now, and deletes nothing. A run that deletes with `backfill` or \
+             `accept_share` needs `after_dry_run`, `asked_by` and `why`, which stay in its record."
+        }
+        "ExplainSweep" => {
+            "What a scheduled run would decide on one object now, and why. Reads the whole table to tell."
+        }
+        "GrantLease" => {
+            "What a writer is about to write, inside the table's location: at least one prefix or key. No sweep touches it \
+             until the lease has run out and one retention more has passed. `missing` names keys that are not there (yet, or \
+             any more)."
+        }
+        "RenewLease" => "Heartbeat: the lease lasts `ttl_seconds` from now on.",
+        "ReleaseLease" => "What was announced is committed, or not wanted.",
         _ => return None,
     })
 }
@@ -200,7 +213,7 @@ fn parameters(route: &Route, schemas: &mut Schemas) -> Vec<Value> {
 fn query_schema(route: &Route, query: &Query, schemas: &mut Schemas) -> Value {
     let operation = match route.target.name() {
         "GetPartitionSpecs" => "GetPartitions",
-        "ListSweeps" | "GetSweepReport" => "GetDatabases",
+        "ListSweeps" | "GetSweepReport" | "ListLeases" => "GetDatabases",
         name => name,
     };
     match query.kind {
@@ -212,8 +225,7 @@ fn query_schema(route: &Route, query: &Query, schemas: &mut Schemas) -> Value {
 
 fn body(route: &Route, schemas: &mut Schemas) -> Value {
     if let Target::Own { .. } = route.target {
-        return json!({ "type": "object", "required": ["mode"],
-            "properties": { "mode": { "type": "string", "enum": ["dry_run", "ordinary"] } } });
+        return own_input(route.target.name());
     }
     let given: BTreeSet<&str> =
         route.members.iter().map(|(_, member)| *member).chain(route.query.iter().map(|query| query.member)).collect();
@@ -223,6 +235,28 @@ fn body(route: &Route, schemas: &mut Schemas) -> Value {
         schema["properties"][member] = entries;
     }
     schema
+}
+
+/// Bodies of what the service does not have.
+fn own_input(name: &str) -> Value {
+    let text = json!({ "type": "string" });
+    let words = json!({ "type": "string", "maxLength": 1000 });
+    let flag = json!({ "type": "boolean" });
+    let sightings = json!({ "type": "integer", "minimum": 1, "maximum": 2,
+        "description": "How often an orphan must have been seen." });
+    let seconds = json!({ "type": "integer", "minimum": 60, "maximum": 604_800, "default": 900 });
+    let uris = |most: u64| json!({ "type": "array", "maxItems": most, "items": { "type": "string" } });
+    match name {
+        "ExplainSweep" => json!({ "type": "object", "required": ["key"], "properties": {
+            "key": { "type": "string", "minLength": 1, "description": "Key of an object, or its S3 URI." },
+            "sightings": sightings, "backfill": flag } }),
+        "GrantLease" => json!({ "type": "object", "properties": { "prefixes": uris(50), "keys": uris(200),
+            "ttl_seconds": seconds, "holder": { "type": "string", "maxLength": 255 } } }),
+        "RenewLease" => json!({ "type": "object", "properties": { "ttl_seconds": seconds } }),
+        _ => json!({ "type": "object", "required": ["mode"], "properties": {
+            "mode": { "type": "string", "enum": ["dry_run", "ordinary"] }, "sightings": sightings, "backfill": flag,
+            "accept_share": flag, "after_dry_run": text, "asked_by": words, "why": words } }),
+    }
 }
 
 fn responses(route: &Route, schemas: &mut Schemas) -> Value {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 /// What answers have on top of the service's, and the shapes of what the service does not have.
-fn own_schemas() -> [(&'static str, Value); 6] {
+fn own_schemas() -> [(&'static str, Value); 8] {
     let partitions = json!({ "type": "array", "items": { "$ref": "#/components/schemas/Partition" } });
     let text = json!({ "type": "string" });
     [
@@ -16,6 +16,8 @@ fn own_schemas() -> [(&'static str, Value); 6] {
         ),
         ("Explain", explain()),
         ("Sweep", json!({ "type": "object", "required": ["run_id"], "properties": { "run_id": text } })),
+        ("Lease", lease()),
+        ("SweepDecision", decision()),
         (
             "PartitionSpecWithSharedStorageDescriptor",
             json!({ "type": "object", "required": ["StorageDescriptor", "Partitions"],
@@ -35,6 +37,47 @@ fn own_schemas() -> [(&'static str, Value); 6] {
             "PartitionListComposingSpec": { "$ref": "#/components/schemas/PartitionListComposingSpec" } } }),
         ),
     ]
+}
+
+/// What REST takes for an optimizer beside the members of the model.
+fn own_rules() -> impl Iterator<Item = (String, Value)> {
+    let hours = json!({ "type": "integer", "minimum": 1, "maximum": 876_000 });
+    let flag = json!({ "type": "boolean" });
+    let rule = move |name: &str| match name {
+        "sightings" => json!({ "type": "integer", "minimum": 1, "maximum": 2 }),
+        name if name.ends_with("InHours") => hours.clone(),
+        _ => flag.clone(),
+    };
+    lakewarden_core::sweep::optimizer::OWN_RULES.into_iter().map(move |name| (name.to_owned(), rule(name)))
+}
+
+fn lease() -> Value {
+    let (text, moment) = (json!({ "type": "string" }), json!({ "type": "integer" }));
+    let texts = json!({ "type": "array", "items": text });
+    json!({
+        "type": "object",
+        "required": ["lease_id", "holder", "prefixes", "keys", "granted_ms", "expires_at_ms"],
+        "properties": {
+            "lease_id": text, "holder": { "type": ["string", "null"] }, "prefixes": texts, "keys": texts,
+            "granted_ms": moment, "expires_at_ms": moment, "missing": texts,
+        },
+    })
+}
+
+/// What a sweep would do with one object.
+fn decision() -> Value {
+    let (text, number) = (json!({ "type": "string" }), json!({ "type": ["integer", "null"] }));
+    json!({
+        "type": "object",
+        "required": ["key", "exists", "held", "pointer"],
+        "properties": {
+            "key": text, "exists": { "type": "boolean" }, "pointer": text,
+            "held": { "type": "string", "enum": ["no", "referenced", "pending", "spelled_differently"] },
+            "decision": { "type": "string", "enum": ["keep", "delete"] }, "reason": text, "because": text,
+            "size_bytes": number, "last_modified_ms": number, "age_ms": number, "gate_ms": number, "retention_ms": number,
+            "first_seen_ms": number, "candidate_since_ms": number, "findings": { "type": "array", "items": text },
+        },
+    })
 }
 
 /// The two parts of the model, and what the document came to use of them.
@@ -130,6 +173,13 @@ impl Schemas {
             }
             "StartSweep" | "GetSweep" => return json!({ "$ref": "#/components/schemas/Sweep" }),
             "ListSweeps" | "GetSweepReport" => return json!({ "type": "object" }),
+            "GrantLease" | "RenewLease" => return json!({ "$ref": "#/components/schemas/Lease" }),
+            "ExplainSweep" => return json!({ "$ref": "#/components/schemas/SweepDecision" }),
+            "ListLeases" => {
+                let leases = json!({ "type": "array", "items": { "$ref": "#/components/schemas/Lease" } });
+                return json!({ "type": "object", "required": ["leases"],
+                    "properties": { "leases": leases, "next_token": text } });
+            }
             _ => {}
         }
         let members = self.outputs[operation].as_object().unwrap().clone();
@@ -222,8 +272,11 @@ impl Schemas {
         // Known before its members are: structures contain themselves.
         self.used.insert(name.to_owned(), Value::Null);
         let members = shape["members"].as_object().unwrap();
-        let properties: Map<String, Value> =
+        let mut properties: Map<String, Value> =
             members.iter().map(|(member, shape)| (member.clone(), self.refer(shape.as_str().unwrap()))).collect();
+        if name == "IcebergOrphanFileDeletionConfiguration" {
+            properties.extend(own_rules());
+        }
         self.used.remove(name);
         let mut schema = json!({ "type": "object", "properties": properties });
         if let Some(required) = shape["required"].as_array().filter(|required| !required.is_empty()) {

@@ -38,6 +38,7 @@ use super::verdict::{Exception, Refusal};
 use super::version_record::Blindness;
 use crate::delta::snapshot::{FileKey, LoggedCommit};
 use crate::delta::{DomainMetadata, PathError, Version};
+use crate::ports::IdentityWriters;
 use crate::store::ObjectKey;
 pub use own::landed;
 use rows::Ready;
@@ -83,6 +84,7 @@ pub struct FoldInputs<'a> {
     pub rows: Option<&'a RowFacts>,
     /// What was recorded of winners that we admitted.
     pub blindness: &'a BTreeMap<Version, Blindness>,
+    pub identity_writers: IdentityWriters,
 }
 
 /// What the candidate has to take over from the winners, and what could not be decided yet.

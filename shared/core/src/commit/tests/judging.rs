@@ -22,7 +22,7 @@ use crate::delta::snapshot::{self, LoggedCommit, key_of_remove};
 use crate::delta::testkit::{TABLE_ID, TableKit, creation_of, text};
 use crate::delta::{DeletionVector, Snapshot, Version, features};
 use crate::location::Location;
-use crate::ports::IsolationLevel;
+use crate::ports::{IdentityWriters, IsolationLevel};
 
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
@@ -32,6 +32,7 @@ pub struct Scene {
     /// Read version 0.
     pub candidate: Vec<Value>,
     pub isolation: IsolationLevel,
+    pub identity: IdentityWriters,
     pub blindness: BTreeMap<Version, Blindness>,
     /// Whether rows of files satisfy what the candidate read, by keys; of others one does.
     pub matches: BTreeMap<String, Match>,
@@ -119,6 +120,7 @@ impl Scene {
                 files: files.as_ref(),
                 rows: rows.as_ref(),
                 default_isolation: self.isolation,
+                identity_writers: self.identity,
                 blindness: &self.blindness,
             });
             match judgement {
@@ -169,6 +171,7 @@ impl Scene {
             files: Some(&files),
             rows: None,
             blindness: &self.blindness,
+            identity_writers: self.identity,
         };
         let before = Before::Known(Box::new(files.table_at_read().unwrap().clone()));
         let folded = fold(inputs, before.clone(), &loaded.winners)?;

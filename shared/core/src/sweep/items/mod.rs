@@ -15,7 +15,7 @@ pub use optimizer::{
     OPTIMIZER_SHARDS, OptimizerConfig, OptimizerItem, OptimizerReadError, PendingRun, QUARANTINE_DEFAULT_HOURS,
     SIGHTINGS_DEFAULT,
 };
-pub use places::{PLACES_MAX, TablePlaces};
+pub use places::{PLACES_MAX, PartitionsNoted, TablePlaces};
 pub use run::{ReportParts, RunFacts, RunOptions, RunRecord, RunState, Tally, Totals, is_run_id, new_run_id};
 pub use writer_lease::WriterLease;
 

@@ -26,6 +26,23 @@ pub struct TablePlaces {
     pub declared: BTreeSet<Location>,
     /// Folders outside its location where it had files at that state; `None`: too many to tell.
     pub elsewhere: Option<BTreeSet<Location>>,
+    /// Whether kept versions of its entry, and older metadata files, were looked through for places.
+    pub has_past: bool,
+    /// How far its partitions are noted by place.
+    pub partitions: PartitionsNoted,
+}
+
+/// How far partitions that lie outside their table's location are in the index of locations. Those that are written now
+/// are noted when they are; earlier ones are found by looking through all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartitionsNoted {
+    #[default]
+    No,
+    /// Looked through at that moment, for the first time. A writer of an earlier version may have been at work still.
+    Once {
+        first_ms: i64,
+    },
+    Yes,
 }
 
 fn encode_folders(folders: &BTreeSet<Location>) -> Value {
@@ -45,6 +62,18 @@ fn decode_folders(item: &Item, field: &str) -> Result<BTreeSet<Location>, Decode
 }
 
 impl TablePlaces {
+    /// Of a table whose files are not known yet.
+    pub fn unread(table_id: &str) -> Self {
+        Self {
+            table_id: table_id.to_owned(),
+            pointer: String::new(),
+            declared: BTreeSet::new(),
+            elsewhere: Some(BTreeSet::new()),
+            has_past: false,
+            partitions: PartitionsNoted::No,
+        }
+    }
+
     fn key(table_id: &str) -> Key {
         Key::new(Table::Catalog, PLACES, table_id)
     }
@@ -94,7 +123,13 @@ impl TablePlaces {
             ("schema_version".to_owned(), LAYOUT.into()),
             ("pointer".to_owned(), self.pointer.as_str().into()),
             ("declared".to_owned(), encode_folders(&self.declared)),
+            ("has_past".to_owned(), Value::Bool(self.has_past)),
         ]);
+        match self.partitions {
+            PartitionsNoted::No => {}
+            PartitionsNoted::Once { first_ms } => _ = item.insert("partitions_first_ms".to_owned(), first_ms.into()),
+            PartitionsNoted::Yes => _ = item.insert("partitions_noted".to_owned(), Value::Bool(true)),
+        }
         if let Some(elsewhere) = &self.elsewhere {
             item.insert("elsewhere".to_owned(), encode_folders(elsewhere));
         }
@@ -109,6 +144,12 @@ impl TablePlaces {
             pointer: item.text("pointer")?.to_owned(),
             declared: decode_folders(item, "declared")?,
             elsewhere,
+            has_past: matches!(item.get("has_past"), Some(Value::Bool(true))),
+            partitions: match (item.get("partitions_noted"), item.opt_int("partitions_first_ms")?) {
+                (Some(Value::Bool(true)), _) => PartitionsNoted::Yes,
+                (_, Some(first_ms)) => PartitionsNoted::Once { first_ms },
+                (_, None) => PartitionsNoted::No,
+            },
         })
     }
 }
@@ -124,8 +165,18 @@ mod tests {
             pointer: "p".into(),
             declared: BTreeSet::from([Location::new("b", "shared")]),
             elsewhere: Some(BTreeSet::from([Location::new("b", "wh/t/data"), Location::new("b", "x")])),
+            has_past: true,
+            partitions: PartitionsNoted::Yes,
         };
         assert_eq!(TablePlaces::decode("id", &places.encode()).unwrap(), places);
+        for partitions in [PartitionsNoted::No, PartitionsNoted::Once { first_ms: 7 }] {
+            let places = TablePlaces { partitions, has_past: false, ..places.clone() };
+            assert_eq!(TablePlaces::decode("id", &places.encode()).unwrap(), places);
+        }
+        let mut older = places.encode();
+        older.retain(|name, _| !["has_past", "partitions_noted"].contains(&name.as_str()));
+        let read = TablePlaces::decode("id", &older).unwrap();
+        assert_eq!((read.has_past, read.partitions), (false, PartitionsNoted::No));
         for (within, expected) in [("wh/t", true), ("wh/t/data/day=1", true), ("wh/t2", false), ("shared", true)] {
             assert_eq!(places.reaches(&Location::new("b", within)), expected, "{within}");
         }

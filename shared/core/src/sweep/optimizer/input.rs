@@ -156,7 +156,7 @@ pub(super) fn parse_config(input: &Value, old: Option<&OptimizerConfig>) -> Resu
     let iceberg = given.get(member).and_then(|block| block.get("icebergConfiguration"));
     let rules = match old.filter(|_| !has(member)) {
         Some(old) => old.clone(),
-        None => parse_rules(iceberg)?,
+        None => parse_rules(iceberg, old)?,
     };
     let scope = rules.location.as_deref().map(Location::parse).transpose();
     let scope = scope.map_err(|error| GlueException::invalid_input(error.to_string()))?;
@@ -184,12 +184,18 @@ pub(super) fn parse_config(input: &Value, old: Option<&OptimizerConfig>) -> Resu
     Ok(ConfigInput { config, scope })
 }
 
-/// What is swept, and when. The service's model has no members for hours, short retentions, sightings and markers; REST
-/// and requests that are not made by an SDK can have them beside its own.
-fn parse_rules(iceberg: Option<&Value>) -> Result<OptimizerConfig, GlueException> {
+/// What is swept, and when. The service's model has no members for hours, short retentions, sightings and markers: they
+/// come by REST. A caller who knows days only does not mean to change them: with `old` they keep their values, and so do
+/// hours that read as the same days.
+fn parse_rules(iceberg: Option<&Value>, old: Option<&OptimizerConfig>) -> Result<OptimizerConfig, GlueException> {
     let days = number(iceberg, "orphanFileRetentionPeriodInDays", DEFAULT_RETENTION_DAYS, 1, RETENTION_DAYS_MAX)?;
-    let hours = number(iceberg, "orphanFileRetentionPeriodInHours", days * 24, 1, RETENTION_DAYS_MAX * 24)?;
-    let allow_short_retention = flag(iceberg, "allowShortRetention")?;
+    let same = old.map(|old| old.retention_hours).filter(|hours| hours.saturating_add(23).div_euclid(24) == days);
+    let as_it_was = same.unwrap_or(days * 24);
+    let hours = number(iceberg, "orphanFileRetentionPeriodInHours", as_it_was, 1, RETENTION_DAYS_MAX * 24)?;
+    let was = |rule: fn(&OptimizerConfig) -> bool| old.is_some_and(rule);
+    // Leave that was given for these hours, not for others.
+    let was_allowed = same == Some(hours) && was(|old| old.allow_short_retention);
+    let allow_short_retention = flag(iceberg, "allowShortRetention", was_allowed)?;
     if hours < RETENTION_MIN_HOURS && !allow_short_retention {
         let message = format!(
             "orphanFileRetentionPeriodInHours below {RETENTION_MIN_HOURS} deletes files of commits that are only slow: \
@@ -197,7 +203,8 @@ fn parse_rules(iceberg: Option<&Value>) -> Result<OptimizerConfig, GlueException
         );
         return Err(GlueException::invalid_input(message));
     }
-    let sightings = number(iceberg, "sightings", i64::from(SIGHTINGS_DEFAULT), 1, 2)?;
+    let sightings = number(iceberg, "sightings", i64::from(old.map_or(SIGHTINGS_DEFAULT, |old| old.sightings)), 1, 2)?;
+    let quarantine_hours = old.map_or(QUARANTINE_DEFAULT_HOURS, |old| old.quarantine_hours);
     Ok(OptimizerConfig {
         enabled: true,
         role_arn: None,
@@ -207,14 +214,14 @@ fn parse_rules(iceberg: Option<&Value>) -> Result<OptimizerConfig, GlueException
         run_rate_hours: number(iceberg, "runRateInHours", DEFAULT_RATE_HOURS, 3, 168)?,
         allow_short_retention,
         sightings: if sightings == 1 { 1 } else { 2 },
-        quarantine_hours: number(iceberg, "quarantineInHours", QUARANTINE_DEFAULT_HOURS, 1, RETENTION_DAYS_MAX * 24)?,
-        sweep_folder_markers: flag(iceberg, "sweepFolderMarkers")?,
+        quarantine_hours: number(iceberg, "quarantineInHours", quarantine_hours, 1, RETENTION_DAYS_MAX * 24)?,
+        sweep_folder_markers: flag(iceberg, "sweepFolderMarkers", was(|old| old.sweep_folder_markers))?,
     })
 }
 
-fn flag(block: Option<&Value>, member: &str) -> Result<bool, GlueException> {
+fn flag(block: Option<&Value>, member: &str, default: bool) -> Result<bool, GlueException> {
     match block.and_then(|block| block.get(member)) {
-        None | Some(Value::Null) => Ok(false),
+        None | Some(Value::Null) => Ok(default),
         Some(Value::Bool(flag)) => Ok(*flag),
         Some(_) => Err(GlueException::invalid_input(format!("{member} is true or false."))),
     }

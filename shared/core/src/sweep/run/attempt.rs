@@ -2,13 +2,14 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::IDLE_ATTEMPTS_MAX;
 use super::knowledge::{Knowledge, Neighbours, Policy, Sourced, Standing};
+use super::others::sorted;
 use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::location::Location;
 use crate::ports::{App, Deadline};
 use crate::store::Listed;
 use crate::sweep::delays::Delays;
 use crate::sweep::families::Families;
-use crate::sweep::guards::{NameRules, is_fuse_blown};
+use crate::sweep::guards::{NameRules, Reason, is_fuse_blown};
 use crate::sweep::items::{LEASE_MS, Lease, OptimizerItem, RunFacts, RunRecord, RunState, TablePlaces};
 use crate::sweep::leases::Leased;
 use crate::sweep::refs::{Lens, References};
@@ -28,6 +29,7 @@ pub(super) struct Attempt<'a> {
     pub(super) app: &'a App,
     pub(super) directory: &'a dyn TableDirectory,
     deadline: Deadline,
+    stop_margin_ms: i64,
     pub(super) record: RunRecord,
     pub(super) lease: Lease,
     /// Ages are counted to this moment: waiting makes no file older.
@@ -43,7 +45,12 @@ impl<'a> Attempt<'a> {
         lease: Lease,
         started_ms: i64,
     ) -> Self {
-        Self { app, directory, deadline, record, lease, started_ms }
+        Self { app, directory, deadline, stop_margin_ms: STOP_MARGIN_MS, record, lease, started_ms }
+    }
+
+    /// Ends when less time than this is left.
+    pub(super) fn stopping_before(self, stop_margin_ms: i64) -> Self {
+        Self { stop_margin_ms, ..self }
     }
 
     pub(super) async fn save_record(&mut self) -> Result<(), SweepError> {
@@ -62,7 +69,7 @@ impl<'a> Attempt<'a> {
     }
 
     pub(super) fn check_time(&self) -> Result<(), SweepError> {
-        if self.deadline.left_ms(self.app.ports.clock.as_ref()) < STOP_MARGIN_MS {
+        if self.deadline.left_ms(self.app.ports.clock.as_ref()) < self.stop_margin_ms {
             return Err(Interruption::TimeLimit.into());
         }
         Ok(())
@@ -313,8 +320,10 @@ impl<'a> Attempt<'a> {
                 writer.line(&judged_line(&object, reason));
                 let tally = self.record.totals.by_reason.entry(reason.as_str().to_owned()).or_default();
                 tally.add(object.size_bytes);
-                if !reason.is_kept() {
+                if matches!(reason, Reason::SeenOnce | Reason::Orphan) {
                     found = found.saturating_add(1);
+                }
+                if !reason.is_kept() {
                     if orphans.len() < CANDIDATES_MAX {
                         orphans.push(object);
                     }
@@ -348,7 +357,7 @@ impl<'a> Attempt<'a> {
             return Ok(());
         }
         let detail = format!(
-            "{orphans} of {listed} files would be deleted, which rather means that references are missing; nothing \
+            "{orphans} of {listed} files look like orphans, which rather means that references are missing; nothing \
              was deleted: look at the report of a dry run, and if it is right start an ordinary run with accept_share, \
              after_dry_run, asked_by and why"
         );
@@ -374,6 +383,9 @@ impl<'a> Attempt<'a> {
         let entry = around.iter().find(own).cloned().ok_or(Interruption::Changed("the table's location"))?;
         if Neighbours::sort_out(&entry, &known.table, around).fingerprint != known.neighbours.fingerprint {
             return Err(Interruption::Changed("the tables around").into());
+        }
+        if sorted(self.directory.uses_around(&known.table).await?) != known.neighbours.uses {
+            return Err(Interruption::Changed("partitions that lie here").into());
         }
         Ok(())
     }

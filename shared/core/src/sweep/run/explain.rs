@@ -8,7 +8,11 @@ use crate::ports::{App, Deadline};
 use crate::store::{Listed, ObjectError, ObjectKey};
 use crate::sweep::items::{Lease, RunOptions, RunRecord};
 use crate::sweep::refs::Held;
+use crate::sweep::source::Moment;
 use crate::sweep::{Mode, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory, TableEntry};
+
+/// Time that is kept for the last look and the answer.
+const STOP_MARGIN_MS: i64 = 1_500;
 
 /// Learns everything that a dry run would, and judges one object by it: its key, or its S3 URI. Leaves no record.
 ///
@@ -34,8 +38,8 @@ pub async fn explain_key(
     record.options = options.clone();
     // Nothing is written that a lock would have to keep apart.
     let lease = Lease { table_id: entry.id.clone(), epoch: 0, expires_at_ms: i64::MAX, run_id: request.run_id };
-    let mut attempt = Attempt::new(app, directory, deadline, record, lease, now_ms);
-    let known = attempt.learn(Some(entry)).await?;
+    let mut attempt = Attempt::new(app, directory, deadline, record, lease, now_ms).stopping_before(STOP_MARGIN_MS);
+    let mut known = attempt.learn(Some(entry)).await?;
     let at = match split_uri(key) {
         Ok((bucket, key)) => ObjectKey::new(bucket, key),
         Err(_) => ObjectKey::new(known.table.bucket.clone(), key),
@@ -44,13 +48,16 @@ pub async fn explain_key(
         let detail = format!("{at} lies in another bucket than the table at {}", known.table);
         return Err(Refusal::new(RefusalReason::LocationOutsideTable, detail).into());
     }
+    let found = app.ports.objects.head(&at).await;
+    // As a run does: what was seen first is judged by what the pointers say after that.
+    known.refresh(Moment::Judging).await?;
     let held = match known.references.held(&at) {
         Held::No => "no",
         Held::Referenced => "referenced",
         Held::Pending => "pending",
         Held::SpelledDifferently => "spelled_differently",
     };
-    let meta = match app.ports.objects.head(&at).await {
+    let meta = match found {
         Ok(meta) => meta,
         Err(ObjectError::NotFound(_)) => {
             return Ok(json!({ "key": at.key, "exists": false, "held": held, "pointer": known.own()?.pointer() }));
@@ -63,6 +70,7 @@ pub async fn explain_key(
         size_bytes: meta.size_bytes,
         last_modified_ms: meta.last_modified_ms,
     };
+    known.note_signs(std::slice::from_ref(&object))?;
     let reason = known.judge(&object);
     Ok(json!({
         "key": at.key,

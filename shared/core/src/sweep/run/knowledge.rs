@@ -11,7 +11,7 @@ use crate::sweep::refs::{Held, Lens, References};
 use crate::sweep::sightings::{Sightings, is_multipart};
 use crate::sweep::source::{Moment, ReferenceSource};
 use crate::sweep::survey::{ForeignRoots, OwnSigns, Survey};
-use crate::sweep::{Mode, Refusal, RefusalReason, SweepError, TableEntry};
+use crate::sweep::{Refusal, RefusalReason, SweepError, TableEntry, TableUse};
 
 const HOUR_MS: i64 = 3_600_000;
 /// Retention that holds unless the optimizer says in so many words that less is wanted.
@@ -32,13 +32,12 @@ impl Policy {
     pub(super) fn of(optimizer: &OptimizerItem, record: &RunRecord) -> Self {
         let config: &OptimizerConfig = &optimizer.config;
         let least_retention_ms = if config.allow_short_retention { 0 } else { RETENTION_MIN_MS };
-        let by_mode = if record.mode == Mode::Scheduled { config.sightings } else { 1 };
         let quarantine_ms = config.quarantine_hours.max(1).saturating_mul(HOUR_MS);
         Self {
             gate_ms: (!record.options.backfill).then_some(optimizer.created_at_ms),
             asked_ms: config.retention_hours.max(1).saturating_mul(HOUR_MS).max(least_retention_ms),
             least_retention_ms,
-            quarantine_ms: (record.options.sightings.unwrap_or(by_mode) > 1).then_some(quarantine_ms),
+            quarantine_ms: (record.options.sightings.unwrap_or(config.sightings) > 1).then_some(quarantine_ms),
             markers: if config.sweep_folder_markers { Markers::Sweep } else { Markers::Keep },
         }
     }
@@ -51,6 +50,8 @@ pub(super) struct Neighbours {
     pub(super) sharing: Vec<TableEntry>,
     /// Ids and locations of all of them, to see changes.
     pub(super) fingerprint: Vec<(String, Location)>,
+    /// What tables that do not lie here use here, in order.
+    pub(super) uses: Vec<TableUse>,
 }
 
 impl Neighbours {
@@ -133,12 +134,14 @@ impl Knowledge<'_> {
             delays.note(&at, object.last_modified_ms);
             if object.last_modified_ms >= recent_ms && self.references.held(&at) == Held::No {
                 self.families.note(&object.key, object.last_modified_ms);
+                self.survey.note_unreferenced(at, object.last_modified_ms);
             }
         }
     }
 
     /// Looks at strays and at signs of unknown tables.
     pub(super) async fn examine(&mut self) -> Result<(), SweepError> {
+        self.survey.young_since_ms = self.started_ms.saturating_sub(self.retention_ms);
         if let Some(own) = self.sources.first_mut() {
             self.proved_stale = own.source.examine(&self.survey, &mut self.references).await?;
         }

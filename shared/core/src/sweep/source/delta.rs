@@ -512,6 +512,11 @@ impl ReferenceSource for DeltaSource<'_> {
         BTreeSet::new()
     }
 
+    /// No property of a Delta table says where it writes: what lies elsewhere is named, path by path.
+    async fn declared_before(&self, _: Option<&str>, _: &[ObjectKey]) -> Result<BTreeSet<Location>, SweepError> {
+        Ok(BTreeSet::new())
+    }
+
     fn take_delays(&mut self) -> Delays {
         std::mem::take(&mut self.delays)
     }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{Moment, ReferenceSource, Role, SourceContext};
 use crate::iceberg::{
-    FlinkCommit, IcebergError, ManifestRef, Named, Reachable, TableMetadata, load_manifest, load_metadata,
+    FlinkCommit, IcebergError, ManifestRef, Named, Reachable, TableMetadata, load_attempt, load_manifest, load_metadata,
 };
 use crate::location::Location;
 use crate::ports::Ports;
@@ -18,6 +18,8 @@ use crate::sweep::{Refusal, RefusalReason, SweepError, TableDirectory, TableEntr
 
 /// Metadata files without reference that are opened in one run, newest first. The others are kept.
 const STRAYS_MAX: usize = 1000;
+/// Young manifests without a snapshot that are opened in one run.
+const ATTEMPTS_MAX: usize = 5000;
 /// Times that a load starts again because the pointer moved under it.
 const LOADS_MAX: usize = 4;
 /// How far apart the clocks of two writers may be: Iceberg lets a commit be dated this much before the one it follows.
@@ -27,6 +29,10 @@ const DATA_PATHS: [&str; 3] = ["write.data.path", "write.object-storage.path", "
 const METADATA_PATH: &str = "write.metadata.path";
 /// Where Flink's sink keeps manifests of checkpoints, if not in the metadata folder.
 const FLINK_PATH: &str = "flink.manifests.location";
+/// Every property by which a table says where it writes.
+pub const DECLARED_PATHS: [&str; 5] = [DATA_PATHS[0], DATA_PATHS[1], DATA_PATHS[2], METADATA_PATH, FLINK_PATH];
+/// Older metadata files that are looked through at most, newest first: Iceberg keeps this many.
+const OLDER_MAX: usize = 200;
 
 /// References of an Iceberg table, from the catalog's pointer.
 pub struct IcebergSource<'a> {
@@ -204,6 +210,40 @@ impl IcebergSource<'_> {
         Ok(())
     }
 
+    /// What young manifests and lists name that no snapshot has: a commit that is being made, or that lost and is tried
+    /// again, is one family with files that it wrote long before.
+    async fn examine_attempts(&self, survey: &Survey, references: &mut References) -> Result<(), SweepError> {
+        let is_at_home = |folder: &Location| self.entry.location.as_ref().is_some_and(|home| home.contains(folder));
+        let in_ours = |at: &ObjectKey| folder_of(at).is_some_and(|folder| self.metadata_folders.contains(&folder));
+        let mut found: Vec<MetadataFile> = survey.attempts.iter().filter(|file| in_ours(&file.at)).cloned().collect();
+        for folder in self.metadata_folders.iter().filter(|folder| !is_at_home(folder)) {
+            for object in list_every(self.ports.objects.as_ref(), &folder.bucket, &folder.key_prefix()).await? {
+                let at = ObjectKey::new(folder.bucket.clone(), object.key);
+                if at.key.ends_with(".avro") && references.held(&at) == Held::No {
+                    found.push(MetadataFile { at, last_modified_ms: object.last_modified_ms });
+                }
+            }
+        }
+        found.retain(|file| file.last_modified_ms >= survey.young_since_ms);
+        if found.len() > ATTEMPTS_MAX {
+            let detail =
+                format!("{} young manifests belong to no snapshot: too many to see what they name", found.len());
+            return Err(Refusal::new(RefusalReason::PendingUnreadable, detail).into());
+        }
+        for file in found {
+            match load_attempt(self.ports.objects.as_ref(), &file.at).await {
+                Ok(named) => named.iter().for_each(|at| references.add_pending(at)),
+                Err(IcebergError::Store(error)) => return Err(error.into()),
+                Err(error) => {
+                    let detail = format!("a manifest that may still be committed cannot be read: {error}");
+                    return Err(Refusal::new(RefusalReason::PendingUnreadable, detail).into());
+                }
+            }
+        }
+        references.seal();
+        Ok(())
+    }
+
     async fn add_temp_manifest(&self, at: &ObjectKey, references: &mut References) -> Result<(), SweepError> {
         references.add_pending(at);
         match load_manifest(self.ports.objects.as_ref(), ManifestRef::bare(at.clone())).await {
@@ -291,6 +331,7 @@ impl ReferenceSource for IcebergSource<'_> {
             .collect();
         strays.sort_by_key(|stray| std::cmp::Reverse(stray.last_modified_ms));
         self.examine_flink(survey, references).await?;
+        self.examine_attempts(survey, references).await?;
         let mut proved = HashSet::new();
         for stray in strays.into_iter().take(STRAYS_MAX) {
             if self.examine_one(&stray, references).await? {
@@ -313,7 +354,35 @@ impl ReferenceSource for IcebergSource<'_> {
     }
 
     fn declared(&self) -> BTreeSet<Location> {
-        self.data_folders.union(&self.metadata_folders).cloned().collect()
+        let flink = self.metadata.as_ref().and_then(|metadata| metadata.properties.get(FLINK_PATH));
+        let flink = flink.and_then(|uri| Location::parse(uri).ok());
+        self.data_folders.union(&self.metadata_folders).cloned().chain(flink).collect()
+    }
+
+    async fn declared_before(&self, since: Option<&str>, more: &[ObjectKey]) -> Result<BTreeSet<Location>, SweepError> {
+        let log = self.metadata.iter().flat_map(|metadata| metadata.files.iter().rev().filter(|at| is_metadata(at)));
+        let is_new = |at: &&ObjectKey| since.is_none_or(|since| at.to_string() != since);
+        let mut older: Vec<&ObjectKey> = log.take_while(is_new).collect();
+        for at in more {
+            if !older.contains(&at) && *at != self.pointer {
+                older.push(at);
+            }
+        }
+        let mut found = BTreeSet::new();
+        for at in older.into_iter().take(OLDER_MAX) {
+            match load_metadata(self.ports.objects.as_ref(), at).await {
+                Ok(metadata) => {
+                    found.extend(Location::parse(&metadata.location).ok());
+                    let said = DECLARED_PATHS.iter().filter_map(|name| metadata.properties.get(*name));
+                    found.extend(said.filter_map(|uri| Location::parse(uri).ok()));
+                    found.extend(folder_of(at));
+                }
+                Err(IcebergError::Store(error)) => return Err(error.into()),
+                // Gone, or nobody can read it: it tells nothing, and what it named is not lost by that.
+                Err(_) => {}
+            }
+        }
+        Ok(found)
     }
 
     fn take_delays(&mut self) -> Delays {

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashSet};
 use async_trait::async_trait;
 
 pub use delta::DeltaSource;
-pub use iceberg::IcebergSource;
+pub use iceberg::{DECLARED_PATHS, IcebergSource};
 
 #[cfg(test)]
 pub(in crate::sweep) use staged::files_of_path;
@@ -62,6 +62,10 @@ pub trait ReferenceSource: Send + Sync {
 
     /// Where the table says that it writes, or has said so.
     fn declared(&self) -> BTreeSet<Location>;
+
+    /// Where earlier states of the table said that it writes, as far as the current one names them and they are there:
+    /// those after the state of this mark, or all of them. `more` are further metadata files of its own.
+    async fn declared_before(&self, since: Option<&str>, more: &[ObjectKey]) -> Result<BTreeSet<Location>, SweepError>;
 
     /// When the newest commits added files; of the swept table only.
     fn take_delays(&mut self) -> Delays;

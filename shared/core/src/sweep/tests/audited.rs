@@ -34,13 +34,19 @@ async fn a_backfill_comes_after_a_dry_run_of_the_same_scope() {
     let ordinary = lake.sweep("t", Mode::Ordinary).await;
     assert_eq!((counts(&ordinary).get("creation_gate"), ordinary.totals.deleted.count), (Some(&3), 0));
     let plain = lake.sweep("t", Mode::DryRun).await;
-    let audited = |after: &str| json!({"mode": "ordinary", "backfill": true, "after_dry_run": after, "asked_by": "ana", "why": "old garbage"});
+    let audited = |after: &str| {
+        json!({"mode": "ordinary", "backfill": true, "sightings": 1,
+        "after_dry_run": after, "asked_by": "ana", "why": "old garbage"})
+    };
     refused(&lake, json!({"mode": "ordinary", "backfill": true})).await;
     refused(&lake, json!({"mode": "ordinary", "backfill": 1})).await;
     refused(&lake, audited(&plain.run_id)).await;
     refused(&lake, audited("none")).await;
     refused(&lake, audited(&ordinary.run_id)).await;
-    let dry = lake.sweep_with("t", json!({"mode": "dry_run", "backfill": true})).await;
+    let twice = lake.sweep_with("t", json!({"mode": "dry_run", "backfill": true})).await;
+    assert_eq!(counts(&twice).get("seen_once"), Some(&3));
+    refused(&lake, audited(&twice.run_id)).await;
+    let dry = lake.sweep_with("t", json!({"mode": "dry_run", "backfill": true, "sightings": 1})).await;
     assert_eq!((counts(&dry).get("orphan"), dry.totals.deleted.count), (Some(&3), 0));
     for missing in ["asked_by", "why", "after_dry_run"] {
         let mut body = audited(&dry.run_id);
@@ -86,9 +92,11 @@ async fn a_share_too_large_deletes_nothing_and_says_how_to_go_on() {
     assert!(record.error.unwrap().contains("accept_share"));
     let dry = lake.sweep("t", Mode::DryRun).await;
     assert!(dry.reason.unwrap().starts_with("fuse"));
+    // What is seen for the first time counts, too: nothing of it goes, and the warning comes a day earlier.
+    let first = lake.scheduled().await;
+    assert_eq!((first.reason.as_deref(), counts(&first).get("seen_once")), (Some("fuse"), Some(&120)));
     refused(&lake, json!({"mode": "ordinary", "accept_share": true, "asked_by": "a", "why": "w"})).await;
-    let body =
-        json!({"mode": "ordinary", "accept_share": true, "after_dry_run": dry.run_id, "asked_by": "a", "why": "w"});
+    let body = json!({"mode": "ordinary", "accept_share": true, "sightings": 1, "after_dry_run": dry.run_id, "asked_by": "a", "why": "w"});
     assert_eq!(lake.sweep_with("t", body).await.totals.deleted.count, 120);
 }
 
@@ -102,7 +110,7 @@ async fn explain_says_what_the_report_says() {
     let dry = lake.sweep("t", Mode::DryRun).await;
     let before = lake.keys();
     let explain = async |key: &str, more: Value| {
-        let mut body = json!({ "key": key });
+        let mut body = json!({ "key": key, "sightings": 1 });
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         rest::explain_in(&lake.app, lake.directory.as_ref(), "db", "t", &body, lake.deadline()).await
     };

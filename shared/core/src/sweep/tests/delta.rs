@@ -16,16 +16,11 @@ use crate::commit::run::{Outcome, Staged};
 use crate::commit::sync::NoCatalog;
 use crate::delta::testkit::{TABLE_ID, TableKit, add_line, append_info, creation_of, remove_line};
 use crate::delta::{Snapshot, snapshot};
-use crate::location::Location;
 use crate::sweep::items::RunState;
-
-const DELTA: [(&str, &str); 1] = [("spark.sql.sources.provider", "delta")];
 
 /// A table partitioned by `_p`, its optimizer made at the start.
 async fn table(lake: &Lake, configuration: Value) -> TableKit {
-    let kit = TableKit { world: lake.world.clone(), root: Location::new(BUCKET, "wh/t") };
-    kit.log(0, &creation_of(TABLE_ID, &["_p"], configuration)).await;
-    lake.register("t", "wh/t", &DELTA);
+    let kit = lake.delta("t", "wh/t", &creation_of(TABLE_ID, &["_p"], configuration)).await;
     lake.optimize("t", json!({})).await;
     advance(&lake.world.clock, 1);
     kit
@@ -251,14 +246,7 @@ where
         let request = lake.start("t", Mode::Ordinary).await;
         let action = make(&lake, &kit);
         let hook = Hook::new(calls, Box::new(move || action));
-        let hooked = Arc::new(Hooked {
-            hook: hook.clone(),
-            directory: lake.directory.clone(),
-            objects: lake.world.objects.clone(),
-        });
-        let mut app = lake.app.clone();
-        app.ports.objects = hooked.clone();
-        let outcome = sweep(&app, hooked.as_ref(), &request, lake.deadline()).await.unwrap();
+        let outcome = lake.run_hooked(&request, &hook).await;
         let fence = head::load(lake.world.items.as_ref(), &kit.root).await.unwrap().and_then(|head| head.fence);
         assert_eq!(fence, None, "the fence is taken off");
         assert!(lake.keys().contains("wh/t/live.parquet"));

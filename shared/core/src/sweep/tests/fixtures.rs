@@ -185,3 +185,60 @@ async fn logs_of_other_writers_with_checkpoints_and_vectors() {
         assert_eq!((record.state, gone), (RunState::Completed, dead), "{name}: {:?}", record.error);
     }
 }
+
+/// Days of scheduled runs, each with a dry run at the same moment: what the dry run says of every key is what the
+/// scheduled run decides, and that is what it deletes.
+async fn check_announced(lake: &Lake, days: i64, name: &str) -> usize {
+    let mut deleted = 0;
+    for day in 0..days {
+        lake.days(1);
+        advance(&lake.world.clock, 1);
+        let dry = lake.sweep_with("t", json!({"mode": "dry_run"})).await;
+        let announced = lake.decisions(&dry).await;
+        let before = lake.keys();
+        let real = lake.scheduled().await;
+        assert_eq!(lake.decisions(&real).await, announced, "{name} on day {day}");
+        assert_eq!(
+            (real.state, real.reason.is_some(), &real.totals.by_reason),
+            (dry.state, false, &dry.totals.by_reason)
+        );
+        let after = lake.keys();
+        let gone: BTreeSet<&String> = before.difference(&after).collect();
+        let doomed = announced.iter().filter(|(_, (decision, _))| decision == "delete").map(|(key, _)| key);
+        assert_eq!(gone, doomed.collect(), "{name} on day {day}");
+        for (key, said) in announced.iter().step_by(5) {
+            if after.contains(key) {
+                let body = json!({ "key": key });
+                let found = rest::explain_in(&lake.app, lake.directory.as_ref(), "db", "t", &body, lake.deadline())
+                    .await
+                    .unwrap();
+                assert_eq!((&found["decision"], &found["reason"]), (&json!(said.0), &json!(said.1)), "{name} {key}");
+            }
+        }
+        deleted += gone.len();
+    }
+    deleted
+}
+
+#[tokio::test]
+async fn a_scheduled_run_does_what_a_dry_run_at_the_same_moment_says_of_every_key() {
+    for name in ["v1", "v2", "delta"] {
+        let (lake, fixture) = lake_with(name).await;
+        let deleted = check_announced(&lake, 10, name).await;
+        assert_eq!(deleted, keys(&fixture, false).len(), "{name}");
+    }
+    let lake = Lake::new();
+    let mut table = Iceberg::create(&lake, "t", 3).await;
+    lake.optimize("t", json!({"quarantineInHours": 48})).await;
+    advance(&lake.world.clock, 1);
+    for number in 0..6 {
+        table.append(&[&format!("live-{number}.parquet")]).await;
+        table.data(&format!("orphan-{number}.parquet")).await;
+        lake.put(&format!("wh/t/data/day={number}/"), "").await;
+        lake.put(&format!("wh/t/data/note-{number}.txt"), "x").await;
+        check_announced(&lake, 2, "while it is written").await;
+    }
+    table.clone().prepare(&[(1, 0, "wh/t/data/orphan-5.parquet".to_owned())]).await;
+    check_announced(&lake, 8, "with a commit under way").await;
+    assert!(lake.keys().contains("wh/t/data/orphan-5.parquet") && !lake.keys().contains("wh/t/data/orphan-4.parquet"));
+}

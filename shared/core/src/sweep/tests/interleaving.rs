@@ -1,7 +1,6 @@
 //! Crashes, late commits, time limits, two workers.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde_json::json;
 
@@ -65,14 +64,7 @@ async fn a_commit_at_any_moment_before_the_last_look_saves_its_files() {
             Box::pin(async move { writer.commit(&[(1, 0, "wh/t/data/orphan.parquet".to_owned())]).await })
         };
         let hook = Hook::new(calls, Box::new(commit));
-        let hooked = Arc::new(Hooked {
-            hook: hook.clone(),
-            directory: lake.directory.clone(),
-            objects: lake.world.objects.clone(),
-        });
-        let mut app = lake.app.clone();
-        app.ports.objects = hooked.clone();
-        let outcome = sweep(&app, hooked.as_ref(), &request, lake.deadline()).await.unwrap();
+        let outcome = lake.run_hooked(&request, &hook).await;
         let RunOutcome::Finished(record) = outcome else { panic!("{outcome:?}") };
         assert_eq!(record.state, RunState::Completed);
         for key in &live {
@@ -140,9 +132,12 @@ async fn one_worker_at_a_time() {
     assert_eq!(record.totals.deleted.count, 0);
 }
 
+/// No look and delete can be one step for tables that nobody has told us of: one that is registered after the last look
+/// at the catalog, right before the batch goes, comes too late. Its files were there, unnamed, for longer than retention
+/// and quarantine by then, which is the bound that is promised for writers we cannot know of.
 #[tokio::test]
-async fn a_table_that_appears_meanwhile_starts_the_judging_anew() {
-    let mut postponed = false;
+async fn a_table_that_appears_before_the_last_look_at_the_catalog_keeps_its_files() {
+    let (mut postponed, mut kept, mut late) = (false, 0, 0);
     for calls in 0.. {
         let lake = Lake::new();
         table(&lake).await;
@@ -152,22 +147,21 @@ async fn a_table_that_appears_meanwhile_starts_the_judging_anew() {
             Box::pin(async move { world.register("new", "wh/t/data", &[("classification", "parquet")]) })
         };
         let hook = Hook::new(calls, Box::new(appear));
-        let hooked =
-            Hooked { hook: hook.clone(), directory: lake.directory.clone(), objects: lake.world.objects.clone() };
-        let outcome = sweep(&lake.app, &hooked, &request, lake.deadline()).await.unwrap();
+        let outcome = lake.run_hooked(&request, &hook).await;
         postponed |= matches!(outcome, RunOutcome::Postponed(Interruption::Changed(_)));
         if !hook.has_fired() {
             break;
         }
-        // After the last look at the tables around, only the pointer is read once more.
-        let last_look = !lake.keys().contains("wh/t/data/orphan.parquet");
-        assert!(!last_look || calls >= 4, "appeared after {calls} calls");
-        if !last_look {
+        if lake.keys().contains("wh/t/data/orphan.parquet") {
+            kept += 1;
             lake.run(&request).await.unwrap();
             assert!(lake.keys().contains("wh/t/data/orphan.parquet"));
+        } else {
+            late += 1;
+            assert!(!hook.was_called_since("tables_around"), "appeared before call {calls}, and was not looked for");
         }
     }
-    assert!(postponed);
+    assert!(postponed && kept > 20 && late <= 3, "{postponed} {kept} {late}");
 }
 
 #[tokio::test]

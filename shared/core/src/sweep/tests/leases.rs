@@ -11,14 +11,6 @@ use crate::sweep::leases::{grant_in, list_in, release_in, renew_in};
 
 const ORPHAN: &str = "wh/t/data/orphan.parquet";
 
-async fn with_orphan(lake: &Lake) {
-    let mut table = Iceberg::create(lake, "t", 2).await;
-    lake.optimize("t", json!({})).await;
-    advance(&lake.world.clock, 1);
-    table.append(&["live.parquet"]).await;
-    table.data("orphan.parquet").await;
-}
-
 async fn grant(lake: &Lake, body: Value) -> Result<Value, GlueException> {
     grant_in(&lake.app, lake.directory.as_ref(), "db", "T", &body).await
 }
@@ -27,8 +19,7 @@ async fn grant(lake: &Lake, body: Value) -> Result<Value, GlueException> {
 async fn a_lease_protects_while_it_lasts_and_one_retention_longer() {
     for body in [json!({"prefixes": ["s3a://lake/wh/t/data/"]}), json!({"keys": [format!("s3://lake/{ORPHAN}")]})] {
         let lake = Lake::new();
-        with_orphan(&lake).await;
-        lake.days(4);
+        with_old_orphan(&lake).await;
         let lease = grant(&lake, body.clone()).await.unwrap();
         let id = lease["lease_id"].as_str().unwrap();
         let (record, gone) = lake.gone().await;
@@ -39,7 +30,7 @@ async fn a_lease_protects_while_it_lasts_and_one_retention_longer() {
         assert_eq!(lake.gone().await.1.len(), 0, "run out, and protects still");
         lake.world.clock.advance_ms(3_600_001);
         assert_eq!(lake.gone().await.1.len(), 1, "{body}");
-        let listed = list_in(&lake.app, lake.directory.as_ref(), "db", "t").await.unwrap();
+        let listed = list_in(&lake.app, lake.directory.as_ref(), "db", "t", None).await.unwrap();
         assert_eq!(listed, json!({"leases": []}), "forgotten");
         let error = renew_in(&lake.app, lake.directory.as_ref(), "db", "t", id, &json!({})).await.unwrap_err();
         assert_eq!(error.name, GlueExceptionName::EntityNotFound);
@@ -49,8 +40,7 @@ async fn a_lease_protects_while_it_lasts_and_one_retention_longer() {
 #[tokio::test]
 async fn a_lease_that_is_given_back_protects_no_more() {
     let lake = Lake::new();
-    with_orphan(&lake).await;
-    lake.days(4);
+    with_old_orphan(&lake).await;
     let lease = grant(&lake, json!({"prefixes": ["s3://lake/wh/t"], "holder": "job 7"})).await.unwrap();
     let id = lease["lease_id"].as_str().unwrap();
     release_in(&lake.app, lake.directory.as_ref(), "db", "t", id).await.unwrap();
@@ -83,8 +73,7 @@ async fn whatever_the_moment_a_granted_lease_tells_the_truth_about_its_file() {
     let (mut waited, mut kept, mut missed) = (0, 0, 0);
     for calls in 0.. {
         let lake = Lake::new();
-        with_orphan(&lake).await;
-        lake.days(4);
+        with_old_orphan(&lake).await;
         let request = lake.start("t", Mode::Ordinary).await;
         let answer = Arc::new(Mutex::new(None));
         let (asked, writer) = (answer.clone(), lake.clone());
@@ -95,14 +84,7 @@ async fn whatever_the_moment_a_granted_lease_tells_the_truth_about_its_file() {
             })
         };
         let hook = Hook::new(calls, Box::new(ask));
-        let hooked = Arc::new(Hooked {
-            hook: hook.clone(),
-            directory: lake.directory.clone(),
-            objects: lake.world.objects.clone(),
-        });
-        let mut app = lake.app.clone();
-        app.ports.objects = hooked.clone();
-        sweep(&app, hooked.as_ref(), &request, lake.deadline()).await.unwrap();
+        lake.run_hooked(&request, &hook).await;
         let exists = lake.keys().contains(ORPHAN);
         let Some(answer) = answer.lock().unwrap().take() else { break };
         match answer {
@@ -123,8 +105,7 @@ async fn whatever_the_moment_a_granted_lease_tells_the_truth_about_its_file() {
     assert!(waited > 1 && kept > 10 && missed == 0, "{waited} {kept} {missed}");
     // Afterwards the fence is gone, and the writer is told.
     let lake = Lake::new();
-    with_orphan(&lake).await;
-    lake.days(4);
+    with_old_orphan(&lake).await;
     lake.gone().await;
     let late = grant(&lake, json!({"keys": [format!("s3://lake/{ORPHAN}")]})).await.unwrap();
     assert_eq!(late["missing"], json!([format!("s3://lake/{ORPHAN}")]));
@@ -134,8 +115,7 @@ async fn whatever_the_moment_a_granted_lease_tells_the_truth_about_its_file() {
 async fn a_fence_of_a_dead_worker_runs_out() {
     for calls in 0.. {
         let lake = Lake::new();
-        with_orphan(&lake).await;
-        lake.days(4);
+        with_old_orphan(&lake).await;
         let request = lake.start("t", Mode::Ordinary).await;
         lake.world.faults.forget_calls();
         lake.world.faults.crash_after(calls);
@@ -148,4 +128,30 @@ async fn a_fence_of_a_dead_worker_runs_out() {
             break;
         }
     }
+}
+
+#[tokio::test]
+async fn leases_come_in_pages() {
+    let lake = Lake::new();
+    with_orphan(&lake).await;
+    let long = format!("s3://lake/wh/t/data/{}", "x".repeat(900));
+    for _ in 0..8 {
+        let keys: Vec<String> = (0..200).map(|number| format!("{long}{number}")).collect();
+        grant(&lake, json!({ "keys": keys })).await.unwrap();
+    }
+    let (mut seen, mut pages, mut token) = (std::collections::BTreeSet::new(), 0, None::<String>);
+    loop {
+        let page = list_in(&lake.app, lake.directory.as_ref(), "db", "t", token.as_deref()).await.unwrap();
+        assert!(page.to_string().len() < 2 * 1024 * 1024);
+        pages += 1;
+        for lease in page["leases"].as_array().unwrap() {
+            assert!(seen.insert(lease["lease_id"].as_str().unwrap().to_owned()));
+        }
+        token = page["next_token"].as_str().map(str::to_owned);
+        if token.is_none() {
+            break;
+        }
+    }
+    assert_eq!((seen.len(), pages), (8, 2));
+    assert!(list_in(&lake.app, lake.directory.as_ref(), "db", "t", Some("#")).await.is_err());
 }

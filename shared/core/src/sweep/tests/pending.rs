@@ -11,7 +11,6 @@ use crate::commit::door::judge_one;
 use crate::commit::run::Staged;
 use crate::commit::sync::NoCatalog;
 use crate::delta::testkit::{TABLE_ID, TableKit, add_line, append_info, creation_of, remove_line};
-use crate::location::Location;
 use crate::sweep::items::RunState;
 
 const JOB: &str = "0123456789abcdef0123456789abcdef";
@@ -76,15 +75,77 @@ async fn manifests_that_flink_keeps_elsewhere_are_found() {
     assert_eq!(lake.gone().await.1, BTreeSet::new());
 }
 
-const DELTA: [(&str, &str); 1] = [("spark.sql.sources.provider", "delta")];
+/// Two files that a job wrote long ago, and the manifest and list of an attempt to commit them that lost today.
+async fn with_lost_attempt(lake: &Lake) -> (Iceberg, BTreeSet<String>, BTreeSet<String>) {
+    let (table, orphan) = with_orphan(lake).await;
+    let old = [table.data("old-1.parquet").await, table.data("old-2.parquet").await];
+    lake.days(30);
+    let id = "80a083e8-7026-4e79-81be-64bd76c43a11";
+    let manifest_key = format!("wh/t/metadata/{id}-m0.avro");
+    let bytes = manifest(&old.clone().map(|key| (1, 0, key)));
+    let list_key = format!("wh/t/metadata/snap-77-1-{id}.avro");
+    lake.put(&list_key, manifest_list(&[(manifest_key.clone(), bytes.len(), 2)])).await;
+    lake.put(&manifest_key, bytes).await;
+    let family = old.into_iter().chain([manifest_key, list_key]).collect();
+    (table, family, [orphan].into())
+}
+
+#[tokio::test]
+async fn an_attempt_that_lost_today_keeps_what_it_wrote_long_ago() {
+    let lake = Lake::new();
+    let (_, family, orphan) = with_lost_attempt(&lake).await;
+    let (record, gone) = lake.gone().await;
+    assert_eq!(gone, orphan, "{record:?}");
+    assert_eq!(counts(&record).get("pending_commit"), Some(&3), "two files and the manifest; the list itself is young");
+    lake.days(3);
+    assert_eq!(lake.gone().await.1, BTreeSet::new());
+    // Nobody has tried again for a whole retention.
+    advance(&lake.world.clock, 1);
+    assert_eq!(lake.gone().await.1, family);
+}
+
+#[tokio::test]
+async fn attempts_without_their_list_beside_data_that_is_no_manifest() {
+    for (torn, expected) in [("no Avro at all", None), ("Obj\u{1}torn", Some("pending_unreadable"))] {
+        let lake = Lake::new();
+        let (_, family, orphan) = with_lost_attempt(&lake).await;
+        let list = family.iter().find(|key| key.contains("/snap-")).unwrap();
+        crate::store::Objects::delete(lake.world.objects.as_ref(), &at(list), None).await.unwrap();
+        let (_, gone) = lake.gone().await;
+        assert_eq!(gone, orphan, "the manifest alone tells as much");
+        lake.put("wh/t/metadata/snap-78-1-80a083e8-7026-4e79-81be-64bd76c43a12.avro", torn).await;
+        let (record, gone) = lake.gone().await;
+        assert_eq!((record.reason.as_deref(), gone.len()), (expected, 0), "{torn}: {record:?}");
+    }
+    // A list whose manifest its writer has cleaned up already names nothing more.
+    let lake = Lake::new();
+    let (_, family, _) = with_lost_attempt(&lake).await;
+    let manifest = family.iter().find(|key| key.ends_with("-m0.avro")).unwrap();
+    crate::store::Objects::delete(lake.world.objects.as_ref(), &at(manifest), None).await.unwrap();
+    assert_eq!(lake.gone().await.1.len(), 3);
+}
+
+#[tokio::test]
+async fn attempts_in_a_metadata_folder_outside_the_table_are_found() {
+    let lake = Lake::new();
+    let (mut table, family, orphan) = with_lost_attempt(&lake).await;
+    table.metadata["properties"] = json!({"write.metadata.path": "s3://lake/meta/t"});
+    let manifest_key = family.iter().find(|key| key.ends_with("-m0.avro")).unwrap();
+    let bytes =
+        crate::store::ReadObjects::get(lake.world.objects.as_ref(), &at(manifest_key), &Default::default()).await;
+    lake.put("meta/t/80a083e8-7026-4e79-81be-64bd76c43a11-m0.avro", bytes.unwrap().bytes).await;
+    for key in family.iter().filter(|key| key.ends_with(".avro")) {
+        crate::store::Objects::delete(lake.world.objects.as_ref(), &at(key), None).await.unwrap();
+    }
+    table.append(&["b.parquet"]).await;
+    assert_eq!(lake.gone().await.1, orphan);
+}
 
 async fn delta(lake: &Lake, mut lines: Vec<Value>) -> TableKit {
-    let kit = TableKit { world: lake.world.clone(), root: Location::new(BUCKET, "wh/t") };
     if lines.is_empty() {
         lines = creation_of(TABLE_ID, &[], json!({}));
     }
-    kit.log(0, &lines).await;
-    lake.register("t", "wh/t", &DELTA);
+    let kit = lake.delta("t", "wh/t", &lines).await;
     lake.optimize("t", json!({})).await;
     advance(&lake.world.clock, 1);
     kit

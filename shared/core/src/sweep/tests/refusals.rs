@@ -6,17 +6,6 @@ use super::super::testkit::*;
 use super::super::*;
 use crate::sweep::items::RunState;
 
-async fn with_orphan() -> Iceberg {
-    let lake = Lake::new();
-    let mut table = Iceberg::create(&lake, "t", 2).await;
-    lake.optimize("t", json!({})).await;
-    advance(&lake.world.clock, 1);
-    table.append(&["live.parquet"]).await;
-    table.data("orphan.parquet").await;
-    lake.days(4);
-    table
-}
-
 async fn refused(table: &Iceberg, reason: RefusalReason) {
     let before = table.lake.keys();
     let record = table.lake.sweep("t", Mode::Ordinary).await;
@@ -47,7 +36,7 @@ async fn metadata_that_forbids_or_hides() {
         (RefusalReason::MetadataUnreadable, |m| m["refs"]["gone"] = json!({"snapshot-id": 99})),
     ];
     for (reason, change) in cases {
-        let mut table = with_orphan().await;
+        let mut table = with_old_orphan(&Lake::new()).await.0;
         change(&mut table.metadata);
         table.write_metadata().await;
         refused(&table, reason).await;
@@ -57,7 +46,7 @@ async fn metadata_that_forbids_or_hides() {
 #[tokio::test]
 async fn missing_files() {
     for key in ["wh/t/metadata/c1-m0.avro", "wh/t/metadata/snap-10.avro", "wh/t/metadata/00001-u.metadata.json"] {
-        let table = with_orphan().await;
+        let table = with_old_orphan(&Lake::new()).await.0;
         crate::store::Objects::delete(table.lake.world.objects.as_ref(), &at(key), None).await.unwrap();
         refused(&table, RefusalReason::MetadataIncomplete).await;
     }
@@ -65,14 +54,14 @@ async fn missing_files() {
 
 #[tokio::test]
 async fn a_shorter_manifest() {
-    let table = with_orphan().await;
+    let table = with_old_orphan(&Lake::new()).await.0;
     table.lake.put("wh/t/metadata/c1-m0.avro", manifest(&[])).await;
     refused(&table, RefusalReason::MetadataUnreadable).await;
 }
 
 #[tokio::test]
 async fn another_tables_metadata_in_our_folder() {
-    let table = with_orphan().await;
+    let table = with_old_orphan(&Lake::new()).await.0;
     let mut foreign = table.metadata.clone();
     foreign["table-uuid"] = json!("another");
     table.lake.put("wh/t/metadata/00009-x.metadata.json", foreign.to_string()).await;
@@ -81,14 +70,14 @@ async fn another_tables_metadata_in_our_folder() {
 
 #[tokio::test]
 async fn an_unreadable_stray_that_is_newer_than_the_pointer() {
-    let table = with_orphan().await;
+    let table = with_old_orphan(&Lake::new()).await.0;
     table.lake.put("wh/t/metadata/00009-x.metadata.json", "{\"format-version\": 4}").await;
     refused(&table, RefusalReason::UnknownVersion).await;
 }
 
 #[tokio::test]
 async fn the_fuse() {
-    let table = with_orphan().await;
+    let table = with_old_orphan(&Lake::new()).await.0;
     for number in 0..99 {
         table.data(&format!("x{number}.parquet")).await;
     }
@@ -102,7 +91,7 @@ async fn the_fuse() {
 
 #[tokio::test]
 async fn tables_that_are_gone_or_others_now() {
-    let table = with_orphan().await;
+    let table = with_old_orphan(&Lake::new()).await.0;
     let lake = &table.lake;
     let request = lake.start("t", Mode::Ordinary).await;
     lake.directory.remove("db", "t");
@@ -122,7 +111,7 @@ async fn tables_that_are_gone_or_others_now() {
 
 #[tokio::test]
 async fn optimizers_that_are_gone_or_rest() {
-    let table = with_orphan().await;
+    let table = with_old_orphan(&Lake::new()).await.0;
     let lake = &table.lake;
     let ordinary = lake.start("t", Mode::Ordinary).await;
     let update = json!({"CatalogId": "000000000000", "DatabaseName": "db", "TableName": "t",
@@ -140,7 +129,7 @@ async fn optimizers_that_are_gone_or_rest() {
 
 #[tokio::test]
 async fn a_scope_that_is_outside_by_now() {
-    let table = with_orphan().await;
+    let table = with_old_orphan(&Lake::new()).await.0;
     let lake = &table.lake;
     let request = lake.start("t", Mode::Ordinary).await;
     let mut item = items::OptimizerItem::load(lake.world.items.as_ref(), "id-t").await.unwrap().unwrap();
@@ -155,7 +144,7 @@ async fn a_scope_that_is_outside_by_now() {
 
 #[tokio::test]
 async fn tables_of_other_kinds() {
-    let table = with_orphan().await;
+    let table = with_old_orphan(&Lake::new()).await.0;
     for (parameters, reason) in [
         (vec![("classification", "parquet")], RefusalReason::UnsupportedTable),
         (vec![("table_type", "ICEBERG")], RefusalReason::MetadataIncomplete),

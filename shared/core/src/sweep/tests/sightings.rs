@@ -8,19 +8,10 @@ use super::super::testkit::*;
 
 const ID: &str = "80a083e8-7026-4e79-81be-64bd76c43a11";
 
-async fn with_orphan(lake: &Lake) -> Iceberg {
-    let mut table = Iceberg::create(lake, "t", 2).await;
-    lake.optimize("t", json!({})).await;
-    advance(&lake.world.clock, 1);
-    table.append(&["live.parquet"]).await;
-    table.data("orphan.parquet").await;
-    table
-}
-
 #[tokio::test]
 async fn a_scheduled_run_deletes_what_one_a_day_before_has_seen() {
     let lake = Lake::new();
-    let mut table = with_orphan(&lake).await;
+    let mut table = with_orphan(&lake).await.0;
     let late = table.data("late.parquet").await;
     lake.days(4);
     // A dry run is no sighting.
@@ -85,7 +76,7 @@ async fn sightings_that_cannot_be_read_only_cost_a_day() {
 #[tokio::test]
 async fn the_first_files_of_a_long_job_are_as_young_as_its_last() {
     let lake = Lake::new();
-    let table = with_orphan(&lake).await;
+    let table = with_orphan(&lake).await.0;
     let first = table.data(&format!("00000-1-{ID}-00001.parquet")).await;
     lake.days(4);
     let last = table.data(&format!("00000-1-{ID}-00900.parquet")).await;
@@ -99,7 +90,7 @@ async fn the_first_files_of_a_long_job_are_as_young_as_its_last() {
 #[tokio::test]
 async fn a_table_with_slow_commits_is_given_more_time() {
     let lake = Lake::new();
-    let mut table = with_orphan(&lake).await;
+    let mut table = with_orphan(&lake).await.0;
     let slow = table.data("slow.parquet").await;
     lake.days(5);
     table.commit_dated(&[(1, 0, slow)]).await;
@@ -113,7 +104,7 @@ async fn a_table_with_slow_commits_is_given_more_time() {
 #[tokio::test]
 async fn dates_ahead_of_the_clock_are_no_delays() {
     let lake = Lake::new();
-    let mut table = with_orphan(&lake).await;
+    let mut table = with_orphan(&lake).await.0;
     let file = table.data("file.parquet").await;
     lake.world.clock.advance_ms(DAY_MS * 100);
     table.commit_dated(&[(1, 0, file)]).await;
