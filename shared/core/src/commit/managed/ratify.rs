@@ -25,7 +25,7 @@ use crate::commit::verdict::Refusal;
 use crate::commit::version_record::VersionRecord;
 use crate::commit::view::{self, View, ViewError};
 use crate::delta::log::{StagedKey, commit_key};
-use crate::delta::{Metadata, Version, features};
+use crate::delta::{Version, features};
 use crate::location::Location;
 use crate::store::{Consistency, ETag, QueueName, Write};
 
@@ -213,7 +213,7 @@ impl<'a> Call<'a> {
             Judgement::Landed { version } => {
                 self.refuse(view, &proposal, refusals::landed(version), Status::Rejected).await
             }
-            Judgement::NeedsFiles(_) => Ok(Step::Again),
+            Judgement::NeedsFiles(_) | Judgement::NeedsRows(_) => Ok(Step::Again),
             Judgement::Admit(admission) => self.admit(view, head, proposal, content, candidate, &admission).await,
         }
     }
@@ -296,7 +296,7 @@ impl<'a> Call<'a> {
             timestamp_ms: stamp_ms,
         };
         match self.record(view, head, &proposal, ratified, content.bytes.clone()).await? {
-            Some(stored) => self.told(stored, candidate, &admission.metadata).await,
+            Some(stored) => self.told(stored).await,
             None => Ok(Step::Again),
         }
     }
@@ -365,12 +365,12 @@ impl<'a> Call<'a> {
     }
 
     /// After the commit: somebody will publish it, and the catalog is told of its partitions.
-    async fn told(&self, proposal: Proposal, candidate: &Candidate, metadata: &Metadata) -> Result<Step, CommitError> {
+    async fn told(&self, proposal: Proposal) -> Result<Step, CommitError> {
         self.ask_to_publish(publish::GRACE_MS).await;
         let mut proposal = proposal;
         if sync::is_due(&proposal) {
             // The commit stands, whatever becomes of this: its event brings it again.
-            match sync::sync(self.ctx, proposal.clone(), candidate, metadata).await {
+            match sync::sync(self.ctx, proposal.clone()).await {
                 Ok(synced) => proposal = synced,
                 Err(error) => tracing::warn!(proposal = %proposal.id, %error, "partitions were not registered yet"),
             }

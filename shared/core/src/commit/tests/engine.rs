@@ -126,7 +126,7 @@ impl Engine {
                 let range = Some(ByteRange::From { start, length });
                 let bytes = objects.get(&at, &GetOptions { range, if_match: None }).await.unwrap().bytes;
                 let rows = u64::try_from(group.num_rows()).unwrap();
-                read_leaf(bytes, start, chunk, kind, rows, &mut |_, value| column.push(value)).unwrap();
+                read_leaf(&bytes, chunk, kind, rows, &mut |_, value| column.push(value)).unwrap();
             }
         }
         let number = |value: &Option<Datum>| match value {
