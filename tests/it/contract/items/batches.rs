@@ -4,7 +4,7 @@ use kit::values::{item, padded};
 use lakewarden_core::store::memory::ManualClock;
 use lakewarden_core::store::{Condition, Consistency, Item, ItemUsage, Key, StoreErrorKind, Table, Value, get_every};
 
-use super::{Bench, assert_kind, dynamodb, key, memory};
+use super::{Bench, assert_kind, beside, dynamodb, key, memory};
 
 contract!(memory, dynamodb, beside =>
     a_batch_get_reads_across_tables,

@@ -5,7 +5,7 @@ use lakewarden_core::store::{
     Condition, Consistency, Item, ItemUsage, Key, StoreErrorKind, Table, Value, WriteError, item_size_bytes,
 };
 
-use super::{Bench, assert_kind, dynamodb, key, memory};
+use super::{Bench, assert_kind, beside, dynamodb, key, memory};
 
 contract!(memory, dynamodb, beside =>
     every_condition_holds_or_answers_what_was_there,

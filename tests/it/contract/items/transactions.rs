@@ -5,7 +5,7 @@ use lakewarden_core::store::{
     CancelReason, Condition, Consistency, Item, ItemUsage, Key, StoreErrorKind, Table, TransactError, Value, Write,
 };
 
-use super::{Bench, dynamodb, key, memory};
+use super::{Bench, beside, dynamodb, key, memory};
 
 contract!(memory, dynamodb, beside =>
     a_transaction_happens_across_tables,
