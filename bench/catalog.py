@@ -3,15 +3,20 @@
 (a) server time: raw requests, serialised before, over one connection; bodies drained. Aims and ratios are about this.
 (b) end to end through boto3, with the client's own floor: the time boto3 takes for the same answers from a server that has
     them ready.
+(c) evaluating a filter alone, over the same values in memory: `Compiled::evaluate`, and moto's own evaluation called in
+    this process. Neither parses the expression nor reads anything meanwhile.
 
-Table: keys year, month, day, hour (int or text), 4 columns, one Hive-style location per partition. What a row matches is
-fixed by the table, not by chance.
+Table: keys year, month, day, hour (int or text), 4 columns, one Hive-style location per partition. Texts have leading zeros,
+numbers have none. What a row matches is fixed by the table, not by chance: one full key, 100 and 24 partitions under a bound
+prefix, and one in a hundred by keys that no prefix leads to.
 """
 
 import argparse
 import http.server
 import json
+import pathlib
 import statistics
+import subprocess
 import threading
 import time
 
@@ -29,16 +34,20 @@ FORMAT = {
 }
 
 
-def values_of(number):
+def values_of(key_type, number):
     """Partition `number`, in order: 24 hours, 28 days, 12 months, and years as many as it takes."""
     rest, hour = divmod(number, 24)
     rest, day = divmod(rest, 28)
     year, month = divmod(rest, 12)
-    return [str(2000 + year), f"{month + 1:02}", f"{day + 1:02}", f"{hour:02}"]
+    return [written(key_type, part) for part in (2000 + year, month + 1, day + 1, hour)]
 
 
-def partition(number):
-    year, month, day, hour = values_of(number)
+def written(key_type, part):
+    return str(part) if key_type == "int" else f"{part:02}"
+
+
+def partition(key_type, number):
+    year, month, day, hour = values_of(key_type, number)
     location = f"s3://lake/events/year={year}/month={month}/day={day}/hour={hour}/"
     return {"Values": [year, month, day, hour], "StorageDescriptor": {"Columns": COLUMNS, "Location": location, **FORMAT}}
 
@@ -53,23 +62,25 @@ def at(**members):
     return {"DatabaseName": DATABASE, "TableName": TABLE, **members}
 
 
-def literal(key_type, value):
-    return value if key_type == "int" else f"'{value}'"
-
-
 def filters(key_type, count):
     """(row, expression, matches) with the key prefix bound, and with a residual that keeps about one in a hundred."""
 
-    def of(value):
-        return literal(key_type, value)
+    def of(part):
+        text = part if isinstance(part, str) else written(key_type, part)
+        return text if key_type == "int" else f"'{text}'"
 
-    year, month, middle, _ = values_of(count // 2)
-    residual = sum(1 for _, _, day, hour in map(values_of, range(count)) if day == "11" and hour < "07")
+    year, month, middle, _ = values_of(key_type, count // 2)
+    month_is = f"year = {of(year)} AND month = {of(month)}"
+    residual = sum(1 for n in range(count) if n // 24 % 28 == 10 and n % 24 < 7)
     return [
-        ("full key =", f"year = {of(year)} AND month = {of(month)} AND day = {of(middle)} AND hour = {of('07')}", 1),
-        ("prefix =, 4 days", f"year = {of(year)} AND month = {of(month)} AND day >= {of('11')} AND day <= {of('14')}", 96),
-        ("prefix =, a day", f"year = {of(year)} AND month = {of(month)} AND day = {of('11')}", 24),
-        ("residual, 1 %", f"day = {of('11')} AND hour >= {of('00')} AND hour < {of('07')}", residual),
+        ("full key =", f"{month_is} AND day = {of(middle)} AND hour = {of(7)}", 1),
+        (
+            "prefix =, 100",
+            f"{month_is} AND ((day >= {of(11)} AND day <= {of(14)}) OR (day = {of(15)} AND hour < {of(4)}))",
+            100,
+        ),
+        ("prefix =, a day", f"{month_is} AND day = {of(11)}", 24),
+        ("residual, 1 %", f"day = {of(11)} AND hour >= {of(0)} AND hour < {of(7)}", residual),
     ]
 
 
@@ -110,7 +121,7 @@ def cost(server, action):
 def create(server, raw, key_type, count):
     raw.send(Raw.serialise("CreateTable", {"DatabaseName": DATABASE, "TableInput": table_input(key_type)}))
     batches = [
-        Raw.serialise("BatchCreatePartition", at(PartitionInputList=[partition(n) for n in range(first, min(first + 100, count))]))
+        Raw.serialise("BatchCreatePartition", at(PartitionInputList=[partition(key_type, n) for n in range(first, min(first + 100, count))]))
         for first in range(0, count, 100)
     ]
     seconds = 0.0
@@ -129,7 +140,7 @@ def measure(server, key_type, options):
     rows = {}
     seconds, usage = cost(server, lambda: create(server, raw, key_type, options.partitions))
     rows["create, batches of 100"] = (seconds, options.partitions, usage)
-    middle = values_of(options.partitions // 2)
+    middle = values_of(key_type, options.partitions // 2)
     request = Raw.serialise("GetPartition", at(PartitionValues=middle))
     times = [raw.send(request)[0] for _ in range(200)]
     _, usage = cost(server, lambda: raw.send(request))
@@ -151,7 +162,7 @@ def measure(server, key_type, options):
         except RuntimeError as refused:
             print(f"  {server.name}: {name}: {refused}")
             continue
-        seconds, found, _, _ = best(Walk(raw, **members), 5 if matches < 100 else 3)
+        seconds, found, _, _ = best(Walk(raw, **members), 9 if matches <= 100 else 3)
         _, usage = cost(server, Walk(raw, **members).run)
         if found != matches:
             raise RuntimeError(f"{server.name}: {name}: {found} partitions, not {matches}")
@@ -227,6 +238,46 @@ def floor(url, members):
         replay.close()
 
 
+def evaluate_ours(key_type, options):
+    """Nanoseconds for a row and rows kept, by filter."""
+    answers = {}
+    for name, expression, _ in filters(key_type, options.partitions):
+        binary = pathlib.Path(options.binary).parent / "examples" / "evaluate_filter"
+        command = [str(binary), key_type, str(options.partitions), expression]
+        answer = json.loads(subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True).stdout)
+        answers[name] = (answer["nanoseconds_a_row"], answer["kept"])
+    return answers
+
+
+def evaluate_theirs(key_type, options):
+    """The same by moto, which compiles an expression once and keeps it."""
+    from moto.glue import utils
+
+    keys = table_input(key_type)["PartitionKeys"]
+    rows = [{"Values": values_of(key_type, n)} for n in range(options.partitions)]
+    answers = {}
+    for name, expression, _ in filters(key_type, options.partitions):
+        compiled = utils._PARTITION_FILTER_EXPRESSION_CACHE.get(expression)
+        times = []
+        for _ in range(3):
+            started = time.perf_counter()
+            kept = sum(1 for row in rows if compiled.eval(part_keys=keys, part_input=row))
+            times.append(time.perf_counter() - started)
+        answers[name] = (min(times) / len(rows) * 1e9, kept)
+    return answers
+
+
+def show_evaluation(key_type, options):
+    print(f"\n(c) evaluating a filter, keys of type {key_type}: time for a row")
+    ours, theirs = evaluate_ours(key_type, options), {} if options.alone else evaluate_theirs(key_type, options)
+    for name, (nanoseconds, kept) in ours.items():
+        other = theirs.get(name)
+        if other and other[1] != kept:
+            raise RuntimeError(f"{name}: {kept} rows kept, {other[1]} by moto")
+        peer = f"{other[0]:>10.0f} ns{other[0] / nanoseconds:>8.0f}x" if other else ""
+        print(f"{name:26}{kept:>11}{nanoseconds:>10.2f} ns{peer}")
+
+
 def show(key_type, ours, theirs):
     print(f"\n(a) server time, keys of type {key_type}")
     print(f"{'':26}{'partitions':>11}{'lakewarden':>13}{'moto_server':>13}{'ratio':>9}   of ours: queries, gets, items read, read units, write units")
@@ -265,6 +316,7 @@ def main():
                         seconds, found = through_boto3(server.url, members)
                         ends.append((row, server.name, found, seconds, floor(server.url, members)))
         show(key_type, rows[0], rows[1] if len(rows) > 1 else {})
+        show_evaluation(key_type, options)
         if ends:
             print("\n(b) end to end through boto3, and boto3's own time for the same answers")
             for row, name, found, seconds, own in ends:

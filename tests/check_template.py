@@ -182,6 +182,22 @@ def check_routes(template, _root):
             yield f"{name}: `{path}` has another payload format than 2.0"
 
 
+def check_routes_by_hand(template, _root):
+    """Routes outside SAM's own: each with an authorizer of its API."""
+    authorizers = of_type(template, "AWS::ApiGatewayV2::Authorizer")
+    for name, body in of_type(template, "AWS::ApiGatewayV2::Route").items():
+        properties = body["Properties"]
+        kind, authorizer = properties.get("AuthorizationType"), target(properties.get("AuthorizerId"))
+        if kind != "AWS_IAM" and (kind not in ("JWT", "CUSTOM") or authorizer not in authorizers):
+            yield f"{name}: `{properties.get('RouteKey')}` is open"
+        elif kind != "AWS_IAM" and authorizers[authorizer]["Properties"]["ApiId"] != properties["ApiId"]:
+            yield f"{name}: {authorizer} belongs to another API"
+    for name, body in authorizers.items():
+        settings = body["Properties"].get("JwtConfiguration", {})
+        if body["Properties"]["AuthorizerType"] == "JWT" and not (settings.get("Issuer") and settings.get("Audience")):
+            yield f"{name}: takes tokens of anybody, or for anything"
+
+
 def check_tables(template, _root):
     for name, body in of_type(template, "AWS::DynamoDB::Table").items():
         properties = body["Properties"]
@@ -218,6 +234,7 @@ CHECKS = [
     check_queues,
     check_alarms,
     check_routes,
+    check_routes_by_hand,
     check_tables,
     check_settings,
 ]

@@ -81,6 +81,14 @@ def open_route(template):
     resource(template, "CatalogApi")["Events"]["Rest"]["Properties"]["Auth"] = {"Authorizer": "NONE"}
 
 
+def open_unity_route(template):
+    resource(template, "UnityRoute")["AuthorizationType"] = "NONE"
+
+
+def any_token(template):
+    del resource(template, "UnityAuthorizer")["JwtConfiguration"]["Audience"]
+
+
 def glue_route(template):
     resource(template, "CatalogApi")["Events"]["Rest"]["Properties"]["Path"] = "/"
 
@@ -110,6 +118,8 @@ BREAKS = {
     open_api: "Api: routes are open",
     open_route: "is open",
     glue_route: "outside /v1/",
+    open_unity_route: "`ANY /api/2.1/unity-catalog/{proxy+}` is open",
+    any_token: "takes tokens of anybody",
     table_goes_with_the_stack: "would be deleted with the stack",
     no_recovery: "no point-in-time recovery",
 }

@@ -1,6 +1,7 @@
 //! The whole system in one process: embedded servers, gateway, event delivery, scheduler.
 //!
-//! The handlers are the ones Lambda runs, on the real AWS SDK clients; only the endpoints and the clock are local.
+//! The handlers are the ones Lambda runs, on the real AWS SDK clients; only the endpoints and the clock are local. Items are
+//! read from the embedded tables themselves ([`dynamodb::DirectItems`]), unless another DynamoDB is named.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use lakewarden_aws::{AwsParts, Clients, Connection, QueueUrls, SqsQueue, TableNames};
 use lakewarden_core::location::Location;
-use lakewarden_core::ports::{App, Settings};
+use lakewarden_core::ports::{App, Settings, UnitySettings};
 use lakewarden_core::predicate::Mode;
 use lakewarden_core::store::{Clock, QueueName, RandomIds, SystemClock};
 use serde_json::{Value, json};
@@ -210,7 +211,7 @@ impl System {
         });
         let dynamodb = start_dynamodb(&data_dir, listeners.dynamodb, &servers)?;
 
-        let app = build_app(args, &endpoints, clock.clone()).await?;
+        let app = build_app(args, &endpoints, clock.clone(), &dynamodb).await?;
         let shared = Arc::new(Shared {
             app,
             clock,
@@ -297,7 +298,12 @@ async fn open_queues(data_dir: &Path) -> Result<LocalQueues, StartError> {
     Ok(queues)
 }
 
-async fn build_app(args: &ServeArgs, endpoints: &Endpoints, clock: Arc<LocalClock>) -> Result<App, StartError> {
+async fn build_app(
+    args: &ServeArgs,
+    endpoints: &Endpoints,
+    clock: Arc<LocalClock>,
+    dynamodb: &dynamodb::Running,
+) -> Result<App, StartError> {
     let create = |error: String| StartError::Create(error);
     let clients = Clients::connect(&Connection {
         region: REGION.to_owned(),
@@ -329,17 +335,22 @@ async fn build_app(args: &ServeArgs, endpoints: &Endpoints, clock: Arc<LocalCloc
         partition_moves: args.partition_moves.into(),
         default_partition: if args.strict_default_partition { Mode::Strict } else { Mode::Lenient },
         max_partitions_per_table: args.max_partitions_per_table,
+        unity: UnitySettings { storage: Some(Location::new("lake", "unity")), ..UnitySettings::default() },
         ..Settings::default()
     };
     let parts = AwsParts {
         dynamodb: clients.dynamodb,
         s3: clients.s3,
-        tables,
+        tables: tables.clone(),
         queue: Arc::new(SqsQueue::new(clients.sqs, urls)),
         clock,
         ids: Arc::new(RandomIds),
     };
-    Ok(lakewarden_aws::app(parts, settings))
+    let mut app = lakewarden_aws::app(parts, settings);
+    if args.functions_dynamodb_url.is_none() {
+        app.ports.items = Arc::new(dynamodb.tables().items(tables, app.ports.items.clone()));
+    }
+    Ok(app)
 }
 
 async fn create_bucket(client: &aws_sdk_s3::Client, bucket: &str) -> Result<(), String> {

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use lakewarden_aws::{Clients, Connection, TableNames, create_tables};
 use lakewarden_core::store::{Clock, SystemClock};
-use lakewarden_local::dynamodb::Storage;
+use lakewarden_local::dynamodb::{Storage, Tables};
 use lakewarden_local::s3::{Credentials, Store};
 use tokio::sync::oneshot;
 
@@ -62,16 +62,25 @@ impl Drop for Server {
 
 /// An embedded DynamoDB in memory.
 pub fn dynamodb() -> Server {
-    Server::start(Box::new(|listener, stopped| {
+    dynamodb_beside().0
+}
+
+/// The same with its tables, to be read without the wire.
+pub fn dynamodb_beside() -> (Server, Tables) {
+    let (tell, told) = std::sync::mpsc::channel();
+    let server = Server::start(Box::new(move |listener, stopped| {
         Box::pin(async move {
             let stop = async {
                 // The sender is gone where the test panicked: the end as well.
                 let _ = stopped.await;
             };
             let running = lakewarden_local::dynamodb::start(Storage::Memory, listener.into_std().unwrap(), stop);
-            running.unwrap().join().await.unwrap();
+            let running = running.unwrap();
+            tell.send(running.tables()).unwrap();
+            running.join().await.unwrap();
         })
-    }))
+    }));
+    (server, told.recv().unwrap())
 }
 
 /// An embedded S3 in memory, with `clock` behind its LastModified. It has no buckets.

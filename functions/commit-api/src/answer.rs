@@ -21,8 +21,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    pub(crate) fn plain(status: u16, body: Value) -> Answer {
+        Answer { status, body, ask_at: None }
+    }
+
     pub(crate) fn ok(body: Value) -> Answer {
-        Answer { status: 200, body, ask_at: None }
+        Answer::plain(200, body)
     }
 
     pub(crate) fn error(status: u16, error: &str, message: impl Into<String>, advice: &str) -> Answer {

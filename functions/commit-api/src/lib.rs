@@ -3,10 +3,12 @@
 mod answer;
 mod commands;
 mod request;
+mod unity;
 mod uploads;
 
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
 use aws_lambda_events::http::Method;
+use lakewarden_core::commit::unity::BASE;
 use lakewarden_core::ports::{App, Deadline};
 
 use answer::Answer;
@@ -17,7 +19,7 @@ const ROUTES: &str = "POST /v1/commits, GET /v1/commits?location=, GET /v1/commi
     POST and GET /v1/databases/{database}/tables/{table}/commits, \
     GET /v1/databases/{database}/tables/{table}/commits/{proposal_id}, \
     GET /v1/databases/{database}/tables/{table}/commits/alarms, \
-    POST /v1/databases/{database}/tables/{table}/commits/uploads";
+    POST /v1/databases/{database}/tables/{table}/commits/uploads, and Unity Catalog's below /api/2.1/unity-catalog";
 
 /// Answers one request. Never fails: trouble is an answer too.
 pub async fn handle(app: &App, request: ApiGatewayV2httpRequest, deadline: Deadline) -> ApiGatewayV2httpResponse {
@@ -33,6 +35,9 @@ pub async fn handle(app: &App, request: ApiGatewayV2httpRequest, deadline: Deadl
 
 async fn route(app: &App, call: &Call, deadline: Deadline) -> Answer {
     let segments: Vec<&str> = call.segments.iter().map(String::as_str).collect();
+    if let Some(rest) = segments.strip_prefix(BASE.as_slice()) {
+        return unity::answer(app, call, rest, deadline).await;
+    }
     let (root, rest) = match segments.as_slice() {
         ["v1", "commits", rest @ ..] => (None, rest),
         ["v1", "databases", database, "tables", table, "commits", rest @ ..] => {

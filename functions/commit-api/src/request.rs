@@ -21,7 +21,7 @@ pub(crate) struct Call {
     pub(crate) path: String,
     /// Decoded segments of the path.
     pub(crate) segments: Vec<String>,
-    query: Vec<(String, String)>,
+    pub(crate) query: Vec<(String, String)>,
     /// May be longer than is taken: see [`Call::check_size`].
     pub(crate) body: Vec<u8>,
     /// The caller asks to be answered before there is a verdict (`Prefer: respond-async`).

@@ -18,6 +18,8 @@ pub enum Record {
     Logged(Logged),
     /// What is due from time to time for a table.
     Housekeeping(Location),
+    /// What a catalog ratified of a table is to be published.
+    Publish(Location),
     /// Not ours: another key, a deletion, a test.
     Ignored,
     Malformed {
@@ -80,10 +82,15 @@ fn notification(event: &Value) -> Vec<Record> {
     if let Some(records) = event.get("Records").and_then(Value::as_array) {
         return records.iter().map(s3_record).collect();
     }
-    if event.get("kind").and_then(Value::as_str) == Some("housekeeping") {
+    let of_table: Option<fn(Location) -> Record> = match event.get("kind").and_then(Value::as_str) {
+        Some("housekeeping") => Some(Record::Housekeeping),
+        Some("publish") => Some(Record::Publish),
+        _ => None,
+    };
+    if let Some(of_table) = of_table {
         let location = event.get("location").and_then(Value::as_str).unwrap_or_default();
         return vec![match Location::parse(location) {
-            Ok(root) => Record::Housekeeping(root),
+            Ok(root) => of_table(root),
             Err(error) => malformed(error.to_string()),
         }];
     }

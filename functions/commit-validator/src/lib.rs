@@ -10,6 +10,7 @@ use lakewarden_core::commit::context::Context;
 use lakewarden_core::commit::door::{Arrival, give_up, go_on_later, judge_batch};
 use lakewarden_core::commit::error::CommitError;
 use lakewarden_core::commit::housekeeping::{self, keep_house};
+use lakewarden_core::commit::managed::publish_pending;
 use lakewarden_core::commit::run::{Outcome, Staged};
 use lakewarden_core::commit::{sync, table_list, wiring};
 use lakewarden_core::ports::{App, Deadline};
@@ -111,6 +112,14 @@ async fn see_to(ctx: Context<'_>, records: &[Record]) -> Vec<(Record, CommitErro
                 Err(error) if error.is_slowness() => tracing::info!(%root, %error, "housekeeping was not finished"),
                 Err(error) => failures.push((record.clone(), error)),
             },
+            Record::Publish(root) => match publish_pending(ctx, root, None).await {
+                Ok(versions) => tracing::info!(%root, versions = versions.len(), "published what was ratified"),
+                // The hourly housekeeping does it.
+                Err(error) if error.is_slowness() => {
+                    tracing::info!(%root, %error, "not all that was ratified is published")
+                }
+                Err(error) => failures.push((record.clone(), error)),
+            },
             Record::Staged(_) | Record::Ignored | Record::Malformed { .. } => {}
         }
     }
@@ -152,7 +161,7 @@ async fn judge(ctx: Context<'_>, records: &[Record]) -> Vec<Judged> {
         match record {
             Record::Staged(arrival) => arrivals.push(arrival.clone()),
             Record::Malformed { reason } => tracing::warn!(reason, "a record cannot be read"),
-            Record::Logged(_) | Record::Housekeeping(_) | Record::Ignored => {}
+            Record::Logged(_) | Record::Housekeeping(_) | Record::Publish(_) | Record::Ignored => {}
         }
     }
     if arrivals.is_empty() {

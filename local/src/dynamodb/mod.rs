@@ -8,9 +8,11 @@
 //! survives a crash of the process and of the machine. The crate's `enable_bulk_loading` would give that up, and its
 //! `disable_bulk_loading` does not restore it (it sets `NORMAL`); neither is called.
 
+mod direct;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -22,6 +24,8 @@ use dynoxide::Database;
 use thiserror::Error;
 use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
+
+pub use direct::{DirectItems, Tables};
 
 use crate::exclusive::{ExclusiveLock, LockError};
 
@@ -62,14 +66,24 @@ pub enum EndError {
 }
 
 /// A running server. Dropping this does not stop it; the shutdown signal does.
-#[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
     thread: JoinHandle<Result<(), EndError>>,
     ended: oneshot::Receiver<()>,
+    tables: Tables,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl Running {
+    pub fn tables(&self) -> Tables {
+        self.tables.clone()
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -101,6 +115,8 @@ fn start_with_drain(
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let (database, lock) = open(&storage)?;
+    let tables = Tables::of(&database);
+    let closing = tables.clone();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .thread_name("dynamodb-worker")
@@ -109,13 +125,14 @@ fn start_with_drain(
     let (tell, ended) = oneshot::channel();
     let thread = std::thread::Builder::new().name("dynamodb".to_owned()).spawn(move || {
         let result = run(&runtime, database, listener, shutdown, drain);
+        closing.close();
         // Ends what the drain left over, and with it the last handle to the file.
         runtime.shutdown_timeout(Duration::from_secs(1));
         drop(lock);
         drop(tell);
         result
     })?;
-    Ok(Running { address, thread, ended })
+    Ok(Running { address, thread, ended, tables })
 }
 
 fn open(storage: &Storage) -> Result<(Database, Option<ExclusiveLock>), StartError> {

@@ -75,6 +75,7 @@ fn function_for(path: &str) -> Function {
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     match segments.as_slice() {
         ["v1", "commits", ..] | ["v1", "databases", _, "tables", _, "commits", ..] => Function::CommitApi,
+        ["api", "2.1", "unity-catalog", ..] => Function::CommitApi,
         _ => Function::CatalogApi,
     }
 }
@@ -177,6 +178,7 @@ mod tests {
             ("/v1/commits", Function::CommitApi),
             ("/v1/commits/abc", Function::CommitApi),
             ("/v1/commitsx", Function::CatalogApi),
+            ("/api/2.1/unity-catalog/tables/unity%2Ed%2Et", Function::CommitApi),
         ] {
             assert_eq!(function_for(path), function, "{path}");
         }

@@ -7,11 +7,14 @@
 //! | `LAKEWARDEN_REPORTS` | `s3://lakewarden-reports/sweeps` | folder for the reports of sweeps, outside every table |
 //! | `LAKEWARDEN_BODIES` | `bodies` in the bucket of the reports | folder for definitions too large for an item, outside every table |
 //! | `LAKEWARDEN_DEFAULT_ISOLATION` | `WriteSerializable` | for tables that do not say `delta.isolationLevel`; or `Serializable` |
+//! | `LAKEWARDEN_IDENTITY_WRITERS` | `one-at-a-time` | tables with identity columns have no concurrent commits; `high-water-mark`: they have, and a winner that only moved the columns' marks is no conflict |
 //! | `LAKEWARDEN_HISTORY_RETENTION_HOURS` | `168` | how long changed and deleted partitions stay readable as of a moment before; `0` keeps none |
 //! | `LAKEWARDEN_VERDICT_RETENTION_HOURS` | `720` | how long verdicts on commits stay readable, and staged commits are kept; at least `24` |
 //! | `LAKEWARDEN_PARTITION_MOVES` | `allow` | UpdatePartition with other Values moves the partition; `refuse`: it is InvalidInputException |
 //! | `LAKEWARDEN_MAX_PARTITIONS_PER_TABLE` | `20000000` | compared with an approximate count |
 //! | `LAKEWARDEN_STRICT_DEFAULT_PARTITION` | `false` | filters read `__HIVE_DEFAULT_PARTITION__` on typed keys as NULL; `true`: as a value that cannot be read, an error |
+//! | `LAKEWARDEN_UNITY_CATALOG` | `unity` | name under which Unity Catalog's clients see the catalog |
+//! | `LAKEWARDEN_UNITY_STORAGE` | none | folder for managed tables of schemas without a location of their own |
 //! | `LAKEWARDEN_COMMITS_QUEUE_URL` | none | SQS queue of staged commits |
 //! | `LAKEWARDEN_SWEEPS_QUEUE_URL` | none | SQS queue of tables to sweep |
 //! | `LAKEWARDEN_CATALOG_WORK_QUEUE_URL` | none | SQS queue of the catalog's background work |
@@ -22,7 +25,7 @@
 //! sets what is logged. A variable that is set but empty counts as not set.
 
 use lakewarden_core::location::Location;
-use lakewarden_core::ports::{IsolationLevel, PartitionMoves, Settings};
+use lakewarden_core::ports::{IdentityWriters, IsolationLevel, PartitionMoves, Settings, UnitySettings};
 use lakewarden_core::predicate::Mode;
 use lakewarden_core::store::{QueueName, Table};
 use thiserror::Error;
@@ -33,11 +36,14 @@ const DELTA_LOG_TABLE: &str = "LAKEWARDEN_DELTA_LOG_TABLE";
 const REPORTS: &str = "LAKEWARDEN_REPORTS";
 const BODIES: &str = "LAKEWARDEN_BODIES";
 const DEFAULT_ISOLATION: &str = "LAKEWARDEN_DEFAULT_ISOLATION";
+const IDENTITY_WRITERS: &str = "LAKEWARDEN_IDENTITY_WRITERS";
 const HISTORY_RETENTION: &str = "LAKEWARDEN_HISTORY_RETENTION_HOURS";
 const VERDICT_RETENTION: &str = "LAKEWARDEN_VERDICT_RETENTION_HOURS";
 const PARTITION_MOVES: &str = "LAKEWARDEN_PARTITION_MOVES";
 const MAX_PARTITIONS: &str = "LAKEWARDEN_MAX_PARTITIONS_PER_TABLE";
 const STRICT_DEFAULT_PARTITION: &str = "LAKEWARDEN_STRICT_DEFAULT_PARTITION";
+const UNITY_CATALOG: &str = "LAKEWARDEN_UNITY_CATALOG";
+const UNITY_STORAGE: &str = "LAKEWARDEN_UNITY_STORAGE";
 const ACCOUNT_ID: &str = "LAKEWARDEN_ACCOUNT_ID";
 const DEFAULT_TABLE_PREFIX: &str = "lakewarden-";
 
@@ -157,6 +163,7 @@ impl AwsSettings {
                 account_id: account_id.unwrap_or(defaults.account_id),
                 region: defaults.region,
                 default_isolation: get(DEFAULT_ISOLATION).map_or(Ok(defaults.default_isolation), isolation)?,
+                identity_writers: get(IDENTITY_WRITERS).map_or(Ok(defaults.identity_writers), identity_writers)?,
                 reports,
                 bodies,
                 history_retention_ms: get(HISTORY_RETENTION).map_or(Ok(defaults.history_retention_ms), hours_in_ms)?,
@@ -167,6 +174,10 @@ impl AwsSettings {
                     .map_or(Ok(defaults.max_partitions_per_table), max_partitions)?,
                 default_partition: get(STRICT_DEFAULT_PARTITION)
                     .map_or(Ok(defaults.default_partition), default_partition)?,
+                unity: UnitySettings {
+                    catalog: get(UNITY_CATALOG).map_or(Ok(defaults.unity.catalog), unity_catalog)?,
+                    storage: get(UNITY_STORAGE).map(|value| folder(UNITY_STORAGE, value)).transpose()?,
+                },
             },
             account,
         })
@@ -213,11 +224,27 @@ fn isolation(value: String) -> Result<IsolationLevel, SettingsError> {
     }
 }
 
+fn identity_writers(value: String) -> Result<IdentityWriters, SettingsError> {
+    match value.as_str() {
+        "one-at-a-time" => Ok(IdentityWriters::OneAtATime),
+        "high-water-mark" => Ok(IdentityWriters::HighWaterMark),
+        _ => invalid(IDENTITY_WRITERS, value, "one-at-a-time or high-water-mark"),
+    }
+}
+
 fn folder(variable: &'static str, value: String) -> Result<Location, SettingsError> {
     match Location::parse(&value) {
         Ok(location) => Ok(location),
         Err(error) => invalid(variable, value, format!("a folder such as s3://bucket/path ({error})")),
     }
+}
+
+fn unity_catalog(value: String) -> Result<String, SettingsError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    if value.len() <= 255 && value.chars().all(is_plain) {
+        return Ok(value);
+    }
+    invalid(UNITY_CATALOG, value, "letters, digits, `_` and `-`, at most 255")
 }
 
 fn hours_in_ms(value: String) -> Result<i64, SettingsError> {
@@ -291,11 +318,14 @@ mod tests {
             (DELTA_LOG_TABLE, "delta_log"),
             (REPORTS, "s3://ops/reports/"),
             (DEFAULT_ISOLATION, "Serializable"),
+            (IDENTITY_WRITERS, "high-water-mark"),
             (HISTORY_RETENTION, "0"),
             (VERDICT_RETENTION, "24"),
             (PARTITION_MOVES, "refuse"),
             (MAX_PARTITIONS, "5"),
             (STRICT_DEFAULT_PARTITION, "true"),
+            (UNITY_CATALOG, "main"),
+            (UNITY_STORAGE, "s3://lake/managed"),
             (ACCOUNT_ID, "123456789012"),
             ("LAKEWARDEN_COMMITS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/c"),
             ("LAKEWARDEN_SWEEPS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/s"),
@@ -309,8 +339,11 @@ mod tests {
         let apart = read(&[(REPORTS, "s3://ops/reports/"), (BODIES, "s3://own/large")]).unwrap();
         assert_eq!(apart.core.bodies, Location::new("own", "large"));
         assert_eq!(settings.core.default_isolation, IsolationLevel::Serializable);
+        assert_eq!(settings.core.identity_writers, IdentityWriters::HighWaterMark);
         let partitions = (settings.core.history_retention_ms, settings.core.max_partitions_per_table);
         assert_eq!((partitions, settings.core.partition_moves), ((0, 5), PartitionMoves::Refuse));
+        let unity = UnitySettings { catalog: "main".into(), storage: Some(Location::new("lake", "managed")) };
+        assert_eq!(settings.core.unity, unity);
         assert_eq!(settings.core.verdict_retention_ms, 86_400_000);
         assert_eq!(settings.core.default_partition, Mode::Strict);
         assert_eq!((settings.core.account_id.as_str(), settings.account), ("123456789012", AccountSource::Given));
@@ -326,12 +359,15 @@ mod tests {
             (DELTA_LOG_TABLE, "x", "3 to 255"),
             (REPORTS, "/tmp", "s3://bucket/path"),
             (BODIES, "bodies", "s3://bucket/path"),
+            (IDENTITY_WRITERS, "yes", "one-at-a-time or high-water-mark"),
             (DEFAULT_ISOLATION, "snapshot", "WriteSerializable or Serializable"),
             (HISTORY_RETENTION, "1.5", "number of hours"),
             (VERDICT_RETENTION, "23", "at least 24"),
             (PARTITION_MOVES, "yes", "allow or refuse"),
             (STRICT_DEFAULT_PARTITION, "yes", "true or false"),
             (MAX_PARTITIONS, "0", "at least 1"),
+            (UNITY_CATALOG, "a.b", "letters, digits"),
+            (UNITY_STORAGE, "managed", "s3://bucket/path"),
             (ACCOUNT_ID, "12", "twelve digits"),
             ("LAKEWARDEN_SWEEPS_QUEUE_URL", "sweeps", "https://sqs"),
             ("LAKEWARDEN_COMMITS_QUEUE_URL", "https://sqs/1/c.fifo", "standard queue"),

@@ -26,6 +26,16 @@ impl fmt::Debug for Ports {
     }
 }
 
+/// Who may write at the same time to a Delta table with an identity column.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IdentityWriters {
+    /// One after the other: whatever won since a commit read is a conflict.
+    #[default]
+    OneAtATime,
+    /// As on other tables, and a winner that says that it only moved the marks is harmless to a commit without metaData.
+    HighWaterMark,
+}
+
 /// Isolation of a table that does not say `delta.isolationLevel` itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IsolationLevel {
@@ -51,6 +61,7 @@ pub struct Settings {
     pub account_id: String,
     pub region: String,
     pub default_isolation: IsolationLevel,
+    pub identity_writers: IdentityWriters,
     /// Where reports of sweeps are written; lies outside every table.
     pub reports: Location,
     /// Where definitions lie that are too large for an item of DynamoDB; lies outside every table. By default in the
@@ -67,6 +78,22 @@ pub struct Settings {
     pub max_partitions_per_table: u64,
     /// What the Hive default marker means to filters on typed keys.
     pub default_partition: Mode,
+    pub unity: UnitySettings,
+}
+
+/// How the catalog looks to Unity Catalog's clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitySettings {
+    /// Name of the one catalog.
+    pub catalog: String,
+    /// Where managed tables lie whose schema has no location of its own; without it, such schemas take none.
+    pub storage: Option<Location>,
+}
+
+impl Default for UnitySettings {
+    fn default() -> Self {
+        Self { catalog: "unity".to_owned(), storage: None }
+    }
 }
 
 impl Settings {
@@ -83,6 +110,7 @@ impl Default for Settings {
             account_id: "000000000000".to_owned(),
             region: "us-east-1".to_owned(),
             default_isolation: IsolationLevel::default(),
+            identity_writers: IdentityWriters::default(),
             bodies: Self::bodies_beside(&reports),
             reports,
             history_retention_ms: 7 * 24 * 60 * 60 * 1000,
@@ -90,6 +118,7 @@ impl Default for Settings {
             partition_moves: PartitionMoves::default(),
             max_partitions_per_table: 20_000_000,
             default_partition: Mode::default(),
+            unity: UnitySettings::default(),
         }
     }
 }

@@ -87,3 +87,17 @@ def deltalake_1_6_0(server, lock_table):
 def sail(server):
     settings = {"AWS_ENDPOINT_URL": server.endpoints["s3"], "AWS_ALLOW_HTTP": "true", "RUST_LOG": "error"}
     return Engine("sail.py", server.environment() | settings)
+
+
+def sail_with_unity(server):
+    """The same with a catalog named `sail`: Unity Catalog's calls, as the server answers them."""
+    uri = server.endpoints["gateway"] + "/api/2.1/unity-catalog"
+    catalog = f'[{{type="unity", name="sail", uri="{uri}", default_catalog="unity"}}]'
+    settings = {
+        "AWS_ENDPOINT_URL": server.endpoints["s3"],
+        "AWS_ALLOW_HTTP": "true",
+        "RUST_LOG": "error",
+        "UNITY_ALLOW_HTTP_URL": "true",
+        "SAIL_CATALOG__LIST": catalog,
+    }
+    return Engine("sail.py", server.environment() | settings)

@@ -40,6 +40,15 @@ pub(crate) async fn dynamodb() -> Bench {
     Bench { items: Arc::new(DynamoItems::new(clients.dynamodb, names)), _server: Some(server) }
 }
 
+/// As the functions of the laptop have it.
+pub(crate) async fn beside() -> Bench {
+    let (server, tables) = servers::dynamodb_beside();
+    let clients = Clients::connect(&servers::connection(Some(server.url()), None));
+    let names = servers::tables(&clients).await;
+    let through = Arc::new(DynamoItems::new(clients.dynamodb, names.clone()));
+    Bench { items: Arc::new(tables.items(names, through)), _server: Some(server) }
+}
+
 fn key(sk: &str) -> Key {
     Key::new(Table::Catalog, "p", sk)
 }

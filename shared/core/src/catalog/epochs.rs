@@ -102,6 +102,7 @@ mod tests {
             has_statistics: false,
             home: None,
             approximate_partitions: 0,
+            history: None,
             version: 0,
             revision: Revision::from_text("r"),
             created_ms: 0,

@@ -67,6 +67,27 @@ pub(crate) async fn note_irregular(ports: &Ports, table: &TableRef, kinds: Irreg
     Err(CatalogError::Contended(format!("Table {}", table.name)))
 }
 
+/// Notes for how long changes of a table's partitions are kept from now on, unless the head says so: to be done before the
+/// first of them is written, so that nobody takes a moment for kept of which something was thrown away sooner. One put.
+///
+/// # Errors
+/// [`CatalogError::TableNotFound`] if the table is gone; [`CatalogError::Contended`].
+pub(crate) async fn note_retention(ports: &Ports, table: &TableRef, kept_ms: i64) -> Result<(), CatalogError> {
+    let kept_ms = kept_ms.max(0);
+    let mut current = std::borrow::Cow::Borrowed(table);
+    for _ in 0..ROUNDS {
+        let Some(history) = current.history.filter(|history| history.kept_ms != kept_ms) else { return Ok(()) };
+        let history = Some(history.changed_to(kept_ms, ports.clock.now_ms()));
+        let revision = Revision::fresh(ports.ids.as_ref());
+        let next = TableRef { history, revision, ..current.clone().into_owned() };
+        match replace(ports, &current, &next).await? {
+            None => return Ok(()),
+            Some(other) => current = std::borrow::Cow::Owned(other),
+        }
+    }
+    Err(CatalogError::Contended(format!("Table {}", table.name)))
+}
+
 /// Adds to the estimate of a table's partitions; one put. `false` if others change the table right now: nothing is
 /// added.
 ///

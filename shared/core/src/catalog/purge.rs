@@ -138,6 +138,7 @@ fn places_of(id: &TableId, dropped: &Dropped) -> Vec<(Table, String)> {
     places.extend(crate::sweep::items::places_of(id.as_str()).map(|pk| (Table::Catalog, pk)));
     if let Dropped::Table { epoch, shards, next_index, .. } = dropped {
         places.extend(partition::statistics_places_of(id, *shards));
+        places.extend(crate::commit::follow::places_of(id, *shards));
         for epoch in 1..=*epoch {
             places.extend(partition::places_of(id, epoch, *shards));
             places.extend(partition::history_places_of(id, epoch, *shards));

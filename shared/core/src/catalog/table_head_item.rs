@@ -1,6 +1,7 @@
 //! Item: head of a table. `catalog`, pk `tables#<database name>`, sk `<table name>`; small, since every operation reads
 //! it. It belongs to the database whose id it names: under another database of the same name it is not there.
 
+use super::purge::LONGEST_FUNCTION_MS;
 use super::{DatabaseId, Revision, TableId};
 use crate::location::Location;
 use crate::partition::{Irregular, IrregularKind, KeyType};
@@ -72,6 +73,39 @@ pub struct IndexRef {
     pub since_ms: i64,
 }
 
+/// For how long changes of a table's partitions are kept, and were kept before. Every change is kept for as long as the setting
+/// says when it is made, so after the setting was raised there are moments that it covers and the history does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryKept {
+    pub kept_ms: i64,
+    /// From when on every change was kept for `kept_ms`.
+    pub since_ms: i64,
+    /// For how long changes before that were kept at least.
+    pub before_ms: i64,
+}
+
+impl HistoryKept {
+    /// Of a new table.
+    pub fn since_creation(kept_ms: i64, created_ms: i64) -> Self {
+        Self { kept_ms, since_ms: created_ms, before_ms: kept_ms }
+    }
+
+    /// The first moment whose state can still be told.
+    pub fn from_ms(self, now_ms: i64) -> i64 {
+        let by_earlier = self.since_ms.min(now_ms.saturating_sub(self.before_ms));
+        by_earlier.max(now_ms.saturating_sub(self.kept_ms))
+    }
+
+    /// Keeps changes for another time from now on. Requests that read the head before this are still at work for a while and
+    /// keep what they change for the time that it said then.
+    #[must_use]
+    pub fn changed_to(self, kept_ms: i64, now_ms: i64) -> Self {
+        let is_grown = self.from_ms(now_ms) == now_ms.saturating_sub(self.kept_ms);
+        let before_ms = if is_grown { self.kept_ms } else { self.kept_ms.min(self.before_ms) };
+        Self { kept_ms, since_ms: now_ms.saturating_add(LONGEST_FUNCTION_MS), before_ms }
+    }
+}
+
 /// A live table: identity, and what its partitions' items depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRef {
@@ -105,6 +139,8 @@ pub struct TableRef {
     /// About how many partitions there are: batches count, most of the time without writing it down, and single
     /// requests leave their share to the next batch of their process. An estimate, for a limit.
     pub approximate_partitions: i64,
+    /// Heads that do not say it were written before it was kept: as if the setting had never been another.
+    pub history: Option<HistoryKept>,
     /// `VersionId` of the service: 0, and one more with every update.
     pub version: i64,
     pub revision: Revision,
@@ -154,6 +190,10 @@ pub(super) fn encode(table: &TableRef) -> Item {
     if table.approximate_partitions > 0 {
         item.insert("approximate_partitions".to_owned(), Value::Int(table.approximate_partitions));
     }
+    if let Some(HistoryKept { kept_ms, since_ms, before_ms }) = table.history {
+        let parts = [kept_ms, since_ms, before_ms].map(Value::Int).to_vec();
+        item.insert("history".to_owned(), Value::List(parts));
+    }
     item
 }
 
@@ -172,6 +212,18 @@ fn decode_irregular(item: &Item) -> Result<Irregular, DecodeError> {
 
 fn encode_older(older: &OlderEpoch) -> Value {
     Value::List(vec![Value::Int(i64::from(older.epoch)), encode_types(&older.types), Value::Int(older.replaced_ms)])
+}
+
+fn decode_history(item: &Item) -> Result<Option<HistoryKept>, DecodeError> {
+    if !item.contains_key("history") {
+        return Ok(None);
+    }
+    match list(item, "history")? {
+        [Value::Int(kept_ms), Value::Int(since_ms), Value::Int(before_ms)] => {
+            Ok(Some(HistoryKept { kept_ms: *kept_ms, since_ms: *since_ms, before_ms: *before_ms }))
+        }
+        _ => Err(DecodeError::Invalid { field: "history".to_owned(), message: "not as written".to_owned() }),
+    }
 }
 
 fn encode_index(index: &IndexRef) -> Value {
@@ -282,6 +334,7 @@ pub(super) fn decode(folded_database: &str, folded_name: &str, item: &Item) -> R
         has_statistics: matches!(item.get("has_statistics"), Some(Value::Bool(true))),
         home: decode_home(item).ok_or_else(|| invalid("home"))?,
         approximate_partitions: item.opt_int("approximate_partitions")?.unwrap_or(0),
+        history: decode_history(item)?,
         version: item.int("version")?,
         revision: Revision::from_text(item.text("revision")?),
         created_ms: item.int("created_ms")?,
@@ -311,6 +364,7 @@ mod tests {
             has_statistics: false,
             home: None,
             approximate_partitions: 0,
+            history: Some(HistoryKept::since_creation(604_800_000, 1_700_000_000_000)),
             version: 41,
             revision: Revision::from_text("r".repeat(32)),
             created_ms: 1_700_000_000_000,
@@ -335,9 +389,46 @@ mod tests {
             next_index: 4,
             has_statistics: true,
             approximate_partitions: 30_000,
+            history: None,
             ..table()
         };
         assert_eq!(decode("sales", "orders", &encode(&full)).unwrap(), full);
+    }
+
+    /// Against a record of changes and for how long each is kept.
+    #[test]
+    fn moments_that_can_be_told_are_those_of_which_no_later_change_is_gone() {
+        const HOUR: i64 = 60 * 60 * 1000;
+        // When the setting became what, in hours.
+        for settings in [
+            &[(0, 100)][..],
+            &[(0, 24), (50, 100)],
+            &[(0, 100), (50, 24)],
+            &[(0, 100), (50, 24), (60, 100)],
+            &[(0, 24), (10, 100), (20, 24), (30, 100), (40, 200)],
+            &[(0, 0), (30, 50), (90, 10), (91, 60)],
+        ] {
+            let mut kept = HistoryKept::since_creation(settings[0].1 * HOUR, 0);
+            let mut expires: Vec<(i64, i64)> = Vec::new();
+            let mut last = 0;
+            for hour in 0..300 {
+                let now = hour * HOUR;
+                let setting = settings.iter().rev().find(|(from, _)| *from <= hour).unwrap().1 * HOUR;
+                if setting != kept.kept_ms {
+                    // One that read the head before.
+                    expires.push((now + HOUR / 5, now + HOUR / 5 + kept.kept_ms));
+                    kept = kept.changed_to(setting, now);
+                }
+                expires.push((now, now + setting));
+                let from = kept.from_ms(now);
+                let gone = expires.iter().filter(|(_, until)| *until < now).map(|(at, _)| *at).max();
+                assert!(gone.is_none_or(|gone| gone <= from), "{settings:?} {hour}: {from} {gone:?}");
+                assert!(from <= now + HOUR / 4 && from >= last.min(now - setting), "{settings:?} {hour}");
+                last = from;
+            }
+            let end = 299 * HOUR;
+            assert_eq!(kept.from_ms(end), end - kept.kept_ms, "in the end what the setting says: {settings:?}");
+        }
     }
 
     #[test]
@@ -362,6 +453,7 @@ mod tests {
             ("keys", Value::List(vec!["x".into()])),
             ("table_id", Value::Int(1)),
             ("older_epochs", Value::List(vec![Value::Int(1)])),
+            ("history", Value::List(vec![Value::Int(1)])),
             ("indexes", Value::Int(1)),
             ("irregular", Value::Int(1)),
             ("irregular", Value::List(vec!["odd".into()])),

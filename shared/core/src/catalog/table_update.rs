@@ -116,6 +116,62 @@ pub async fn update_table(
     }
 }
 
+/// How much of a change an amendment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amendment {
+    /// The version stays: nobody who updates the table on condition of its version is disturbed.
+    InPlace,
+    /// The replaced version is kept.
+    NewVersion,
+}
+
+/// Changes what a table says, by what it says: `amend` answers nothing where nothing is to be done, and may be asked again.
+/// Answers the table as it is then.
+///
+/// # Errors
+/// [`CatalogError::TableNotFound`] if this very table is gone; [`CatalogError::Contended`] when others were faster again and
+/// again; those of [`update_table`].
+pub async fn amend_table(
+    ports: &Ports,
+    table: &TableRef,
+    amend: impl Fn(&Map<String, Json>) -> Option<(Map<String, Json>, Amendment)>,
+) -> Result<TableRef, CatalogError> {
+    let mut rounds = Rounds::default();
+    loop {
+        let current = find_table(ports.items.as_ref(), ports.clock.as_ref(), &table.database, &table.name).await?;
+        if current.table_id != table.table_id {
+            return Err(CatalogError::TableNotFound(table.name.clone()));
+        }
+        let old = read_old(ports, &current.table_id).await?;
+        if let Some(old) = old.filter(|old| old.definition.version == current.version) {
+            let Some((input, amendment)) = amend(&old.definition.input) else { return Ok(current) };
+            let definition = TableDefinition::new(input, ports.clock.now_ms());
+            let item = stored_definition(ports, &current.table_id, &definition).await?;
+            let revision = Revision::fresh(ports.ids.as_ref());
+            let planned = plan_head(&current, &definition, revision, ports.clock.now_ms())?;
+            let (next, archive) = match amendment {
+                Amendment::InPlace => (TableRef { version: current.version, ..planned }, Archive::Skip),
+                Amendment::NewVersion => (planned, Archive::Keep),
+            };
+            let mut writes = plan_writes(ports, &current, &next, &old, &definition, item, archive).await?;
+            let opens_epoch = next.epoch != current.epoch;
+            writes.extend(opens_epoch.then(|| work_item::open(ports, &next)));
+            match transact(ports, &writes).await {
+                Ok(()) => {
+                    if opens_epoch {
+                        work::request(ports, &CatalogWork::SettleTable(next.table_id.clone())).await;
+                    }
+                    return Ok(next);
+                }
+                Err(cancelled) => lost_to_others(cancelled)?,
+            }
+        }
+        if !rounds.again(ports).await {
+            return Err(CatalogError::Contended(format!("Table {}", table.name)));
+        }
+    }
+}
+
 async fn plan_writes(
     ports: &Ports,
     current: &TableRef,

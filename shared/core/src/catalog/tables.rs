@@ -9,7 +9,7 @@ use super::names::{can_exist, fold};
 use super::rounds::{Rounds, lost_to_others};
 use super::spill::{Owner, forget_body, load_body, store_body};
 use super::table_definition_item::{self, TableDefinition};
-use super::table_head_item::{self, TableRef};
+use super::table_head_item::{self, HistoryKept, TableRef};
 use super::tombstone_item::{self, Dropped, Tombstone};
 use super::work::{self, CatalogWork};
 use super::writes::transact;
@@ -150,10 +150,10 @@ fn writes_to_forget(table: &TableRef, definition: Option<&TableDefinition>, now_
 /// # Errors
 /// [`CatalogError::TableExists`], [`CatalogError::DatabaseNotFound`], and locations or definitions that cannot be kept.
 pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json>) -> Result<TableRef, CatalogError> {
-    create_indexed_table(ports, database, input, &[]).await
+    create_indexed_table(ports, database, input, &[], None).await
 }
 
-/// The same with partition indexes.
+/// The same with partition indexes, and with a note of how long changes of partitions are kept (milliseconds).
 ///
 /// # Errors
 /// Those of [`create_table`] and of [`super::indexes::create_index`].
@@ -162,12 +162,13 @@ pub async fn create_indexed_table(
     database: &str,
     input: Map<String, Json>,
     indexes: &[NewIndex],
+    kept_ms: Option<i64>,
 ) -> Result<TableRef, CatalogError> {
     let now_ms = ports.clock.now_ms();
     let definition = TableDefinition::new(input, now_ms);
     let table_id = TableId::fresh(ports.ids.as_ref());
     let mut stored = None;
-    let outcome = create_as(ports, database, (&definition, indexes), &table_id, &mut stored).await;
+    let outcome = create_as(ports, database, (&definition, indexes, kept_ms), &table_id, &mut stored).await;
     if let (Err(error), Some(item)) = (&outcome, &stored)
         // Whether a silent store did the write is not known.
         && !matches!(error, CatalogError::Store(_))
@@ -180,7 +181,7 @@ pub async fn create_indexed_table(
 async fn create_as(
     ports: &Ports,
     database: &str,
-    (definition, indexes): (&TableDefinition, &[NewIndex]),
+    (definition, indexes, kept_ms): (&TableDefinition, &[NewIndex], Option<i64>),
     table_id: &TableId,
     stored: &mut Option<Item>,
 ) -> Result<TableRef, CatalogError> {
@@ -212,6 +213,7 @@ async fn create_as(
             has_statistics: false,
             home: location.clone(),
             approximate_partitions: 0,
+            history: kept_ms.map(|kept_ms| HistoryKept::since_creation(kept_ms, now_ms)),
             version: 0,
             revision: Revision::fresh(ports.ids.as_ref()),
             created_ms: now_ms,

@@ -30,6 +30,8 @@ pub(super) struct Ahead {
     footers: HashMap<ObjectKey, Arc<Footer>>,
     /// The head under which the footers were read (`View::unbroken_since`); absent before that.
     footers_under: Option<String>,
+    /// For the proposal whose turn it is, so that its files were looked at a moment ago.
+    just_read: bool,
 }
 
 impl Ahead {
@@ -61,9 +63,11 @@ impl Ahead {
 
     /// Reads the footers of the files that the batch's commits add, and those of `own`, unless that was done under this head.
     pub async fn read_footers(&mut self, ctx: Context<'_>, own: &Content, under: &str) {
+        self.just_read = false;
         if self.contents.is_empty() || self.footers_under.as_deref() == Some(under) {
             return;
         }
+        self.just_read = true;
         self.footers.clear();
         self.footers_under = Some(under.to_owned());
         let contents = self.contents.values().map(|content| &**content).chain([own]);
@@ -87,18 +91,23 @@ impl Ahead {
 
     /// What was read under this head.
     pub fn seen<'a>(&'a self, under: &str) -> Seen<'a> {
-        Seen((self.footers_under.as_deref() == Some(under)).then_some(&self.footers))
+        let footers = (self.footers_under.as_deref() == Some(under)).then_some(&self.footers);
+        Seen { footers, just_now: self.just_read }
     }
 }
 
 /// Footers that hold for a proposal.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen<'a>(Option<&'a HashMap<ObjectKey, Arc<Footer>>>);
+pub(super) struct Seen<'a> {
+    footers: Option<&'a HashMap<ObjectKey, Arc<Footer>>>,
+    /// They were read right before; others are as good as remembered ones.
+    pub just_now: bool,
+}
 
 impl Seen<'_> {
     /// The footer of a file that has this size.
     pub fn footer(&self, key: &ObjectKey, size_bytes: u64) -> Option<&Arc<Footer>> {
-        self.0?.get(key).filter(|footer| footer.size_bytes == size_bytes)
+        self.footers?.get(key).filter(|footer| footer.size_bytes == size_bytes)
     }
 }
 

@@ -38,16 +38,25 @@ pub enum AlarmKind {
     LogStoreStale,
     /// A commit that its writer believes to be in the log was overtaken; it was proposed again.
     CommitOvertaken,
+    /// A catalog-managed table: other bytes stand in the log than were ratified for the version.
+    PublishedOtherwise,
+    /// A catalog-managed table: a version turned up in the log that was never ratified.
+    NotRatified,
+    /// A catalog-managed table: what was ratified is gone before it was published.
+    RatifiedBytesMissing,
 }
 
 impl AlarmKind {
-    const ALL: [AlarmKind; 6] = [
+    const ALL: [AlarmKind; 9] = [
         AlarmKind::VersionRewritten,
         AlarmKind::LogBehindHead,
         AlarmKind::LogStoreBytesMissing,
         AlarmKind::LogStoreAhead,
         AlarmKind::LogStoreStale,
         AlarmKind::CommitOvertaken,
+        AlarmKind::PublishedOtherwise,
+        AlarmKind::NotRatified,
+        AlarmKind::RatifiedBytesMissing,
     ];
 
     pub fn name(self) -> &'static str {
@@ -58,6 +67,9 @@ impl AlarmKind {
             AlarmKind::LogStoreAhead => "LOG_STORE_AHEAD",
             AlarmKind::LogStoreStale => "LOG_STORE_STALE",
             AlarmKind::CommitOvertaken => "COMMIT_OVERTAKEN",
+            AlarmKind::PublishedOtherwise => "PUBLISHED_OTHERWISE",
+            AlarmKind::NotRatified => "NOT_RATIFIED",
+            AlarmKind::RatifiedBytesMissing => "RATIFIED_BYTES_MISSING",
         }
     }
 
@@ -73,6 +85,13 @@ impl AlarmKind {
             }
             AlarmKind::LogStoreAhead => "restore the log's missing versions, or delete the items that are ahead of it",
             AlarmKind::LogStoreStale => "nothing, if the table was deleted and written anew; else the commit is lost",
+            AlarmKind::PublishedOtherwise => {
+                "find out who writes to the log by other means, and delete the file: the ratified bytes are published then"
+            }
+            AlarmKind::NotRatified => {
+                "find out who writes to the log by other means, and delete the file: it is no version of the table"
+            }
+            AlarmKind::RatifiedBytesMissing => "restore the staged file as it was: the table cannot be read without it",
             AlarmKind::CommitOvertaken => "ask for the verdict on the proposal that was made of it",
         }
     }

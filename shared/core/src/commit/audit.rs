@@ -10,6 +10,7 @@ use super::head::{self, Head};
 use super::keys::{self, ProposalId, content_hash};
 use super::log_store::{self, Entry};
 use super::lookup::Lookup;
+use super::managed::watch::watch;
 use super::proposal::{Proposal, Status};
 use super::version_record::{Blindness, VersionRecord};
 use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey, commit_key};
@@ -156,6 +157,9 @@ async fn audit_commit(
 ) -> Result<Audited, CommitError> {
     if head.claim.as_ref().is_some_and(|claim| claim.version == logged.version) {
         return Ok(Audited::AsRecorded);
+    }
+    if let Some(managed) = head.managed.as_ref().filter(|managed| logged.version > managed.published) {
+        return watch(ctx, head, managed, logged).await;
     }
     match record {
         Some(record) if record.etag.is_some() && record.etag == logged.etag => return Ok(Audited::AsRecorded),

@@ -34,8 +34,8 @@ pub struct Candidate {
     pub reads: Reads,
     /// Files that the commit read: declared ones, and those that it removes.
     pub read_files: BTreeSet<ObjectKey>,
-    /// The writer says that it changed every row that its condition matched.
-    pub matched_equals_written: bool,
+    /// Whether the writer changed every row that its condition matched, if it says so.
+    pub matched_equals_written: Option<bool>,
     /// Applications that it wrote or looked up.
     pub app_ids: BTreeSet<String>,
     pub warnings: Vec<String>,
@@ -57,7 +57,7 @@ impl Candidate {
             read_files.extend(keys_of(root, files.iter().map(|file| file.path.as_str()))?);
         }
         let mut app_ids: BTreeSet<String> = actions.txns.iter().map(|txn| txn.app_id.clone()).collect();
-        let matched_equals_written = declared.as_ref().is_some_and(|set| set.matched_equals_written);
+        let matched_equals_written = declared.as_ref().and_then(|set| set.matched_equals_written);
         app_ids.extend(declared.into_iter().flat_map(|set| set.app_ids));
         let candidate = Candidate {
             sha256: content_hash(&bytes),

@@ -18,7 +18,7 @@ use crate::delta::log::{commit_key, temp_key};
 use crate::delta::snapshot::LoggedCommit;
 use crate::delta::{Strictness, Version, parse_commit};
 use crate::location::Location;
-use crate::store::{Consistency, ETag, ObjectKey, PutCondition, PutOptions, Write};
+use crate::store::{CancelReason, Consistency, ETag, ObjectKey, PutCondition, PutOptions, Write};
 
 /// Tries of one write that failed without a clear answer.
 const TRIES: u32 = 5;
@@ -57,10 +57,12 @@ pub enum Claimed {
     },
     /// Head or proposal changed since they were read: read them again.
     No,
+    /// A writer of a log store has an entry for the version, and nobody knew of such writers.
+    LogStoreEntry,
 }
 
 /// One transaction: the head moves forward with the claim, the proposal is claimed, and where the table has a log store
-/// its entries are made. `head` carries the state at the version before.
+/// its entries are made; where it is not known to have one, there must be none. `head` carries the state at the version before.
 pub async fn claim(
     ctx: Context<'_>,
     head: &Head,
@@ -100,12 +102,18 @@ pub async fn claim(
     next.refusal = None;
     let mut writes = vec![write_head(head, &next_head)?, proposal.write(&next)?];
     writes.extend(index_writes(proposal, head));
-    if log_store == LogStore::Shared {
-        writes.extend(log_store::claim_writes(&head.root, version, &durable.at.key));
-    }
+    let own = writes.len();
+    writes.extend(match log_store {
+        LogStore::Shared => log_store::claim_writes(&head.root, version, &durable.at.key),
+        LogStore::Off => log_store::absence_checks(&head.root, version),
+    });
     match ctx.transact(&writes).await? {
         Transacted::Done => Ok(Claimed::Yes { head: Box::new(next_head), proposal: Box::new(next) }),
-        Transacted::Refused(_) => Ok(Claimed::No),
+        Transacted::Refused(reasons) => {
+            let failed = |reason: &CancelReason| matches!(reason, CancelReason::ConditionFailed { .. });
+            let met_entry = log_store == LogStore::Off && reasons.iter().skip(own).any(failed);
+            Ok(if met_entry { Claimed::LogStoreEntry } else { Claimed::No })
+        }
     }
 }
 
@@ -216,7 +224,7 @@ fn stands(proposal: &Proposal, claim: &Claim) -> bool {
     proposal.status == Status::Claimed { version: claim.version, attempt: claim.attempt }
 }
 
-fn blindness(commit: &LoggedCommit) -> Blindness {
+pub(super) fn blindness(commit: &LoggedCommit) -> Blindness {
     let declared = super::read_set::declared(&commit.actions).ok().flatten();
     if super::read_set::is_blind_append(&commit.actions, declared.as_ref()) {
         Blindness::Blind
@@ -261,7 +269,8 @@ fn first_state(commit: &LoggedCommit) -> Option<TableState> {
     Some(TableState::created(commit.actions.protocol.clone()?, commit.actions.metadata.clone()?))
 }
 
-fn committed(
+/// The proposal as it is once its claim is in the table.
+pub(super) fn committed(
     ctx: Context<'_>,
     proposal: &Proposal,
     claim: &Claim,
@@ -272,7 +281,7 @@ fn committed(
     let may_have_partitions = state.is_none_or(|state| !state.metadata.partition_columns.is_empty());
     let now_ms = ctx.now_ms();
     let mut next = Proposal { updated_ms: now_ms, revision: ctx.new_revision(), ..proposal.clone() };
-    if may_have_partitions && !commit.actions.adds.is_empty() {
+    if may_have_partitions && !(commit.actions.adds.is_empty() && commit.actions.removes.is_empty()) {
         next.sync = SyncState::Pending;
     } else {
         next.synced_ms = Some(now_ms);

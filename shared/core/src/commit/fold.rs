@@ -9,10 +9,13 @@ use super::context::{CLAIM_MS, Context};
 use super::error::CommitError;
 use super::facts::FileFacts;
 use super::judge::{self, Inputs, Judgement};
+use super::row_level::{self, RowFacts, RowNeeds};
+use super::table_facts::TableFacts;
 use super::verdict::{Exception, Refusal};
 use super::view::{View, ViewError, WINNERS_MAX};
-use crate::delta::Version;
+use crate::delta::schema::Schema;
 use crate::delta::snapshot::LoggedCommit;
+use crate::delta::{Version, features};
 
 /// Winners of one part.
 const PART: i64 = 64;
@@ -73,15 +76,44 @@ async fn decide(
 ) -> Result<Judgement, ViewError> {
     let winners = winners(ctx, view, candidate, from, to).await?;
     let mut wanted = BTreeSet::new();
-    let mut judgement = judge_once(ctx, view, candidate, &winners, None);
+    let (mut files, mut rows) = (None, None);
+    let mut judgement = judge_once(ctx, view, candidate, &winners, (None, None));
     // What is known of some files may show that others matter.
     for _ in 0..FACT_ROUNDS_MAX {
-        let Judgement::NeedsFiles(more) = judgement else { break };
-        wanted.extend(more);
-        let files = view.files(ctx, &wanted, candidate.read_version).await?;
-        judgement = judge_once(ctx, view, candidate, &winners, Some(&files));
+        match judgement {
+            Judgement::NeedsFiles(more) => {
+                wanted.extend(more);
+                files = Some(view.files(ctx, &wanted, candidate.read_version).await?);
+            }
+            Judgement::NeedsRows(needs) => rows = Some(read_rows(ctx, view, candidate, needs, rows).await?),
+            decided => return Ok(decided),
+        }
+        judgement = judge_once(ctx, view, candidate, &winners, (files.as_ref(), rows.as_ref()));
     }
     Ok(judgement)
+}
+
+/// What the judge asked about rows, added to what it knows already.
+async fn read_rows(
+    ctx: Context<'_>,
+    view: &View,
+    candidate: &Candidate,
+    needs: RowNeeds,
+    known: Option<RowFacts>,
+) -> Result<RowFacts, ViewError> {
+    let mut facts = known.unwrap_or_else(|| RowFacts::new(ctx.app.ports.ids.uuid(), ctx.now_ms()));
+    // Without a table nothing is asked.
+    let Some(state) = &view.state else { return Ok(facts) };
+    let schema = Schema::parse(&state.metadata.schema_string)
+        .map_err(|error| ViewError::Refused(super::evolution::bad_schema(&error)))?;
+    let table = TableFacts {
+        root: &view.root,
+        metadata: &state.metadata,
+        schema: &schema,
+        has_deletion_vectors: features::has_deletion_vectors_on(&state.protocol, &state.metadata),
+    };
+    row_level::load(ctx, table, candidate, needs, &mut facts).await.map_err(ViewError::Failed)?;
+    Ok(facts)
 }
 
 async fn winners(
@@ -109,7 +141,7 @@ fn judge_once(
     view: &View,
     candidate: &Candidate,
     winners: &[Arc<LoggedCommit>],
-    files: Option<&FileFacts>,
+    (files, rows): (Option<&FileFacts>, Option<&RowFacts>),
 ) -> Judgement {
     judge::judge(Inputs {
         root: &view.root,
@@ -118,7 +150,9 @@ fn judge_once(
         state: view.state.as_ref(),
         winners,
         files,
+        rows,
         default_isolation: ctx.app.settings.default_isolation,
+        identity_writers: ctx.app.settings.identity_writers,
         // What a version record says is what its actions say.
         blindness: &BTreeMap::new(),
     })

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 
 use super::keys::{self, Generation, ProposalId};
+use super::managed::Managed;
 use super::table_state::TableState;
 use crate::delta::Version;
 use crate::location::Location;
@@ -99,6 +100,8 @@ pub struct Head {
     pub lease: Option<Lease>,
     /// Shared once an item of another writer was seen; the table's property may say so as well.
     pub log_store: LogStore,
+    /// Of catalog-managed tables: what was ratified.
+    pub managed: Option<Managed>,
     pub state: Option<TableState>,
 }
 
@@ -118,8 +121,14 @@ impl Head {
             fence: None,
             lease: None,
             log_store: LogStore::Off,
+            managed: None,
             state: None,
         }
+    }
+
+    /// Whether a proposal is ratified and its version not in the log yet.
+    pub fn is_unpublished(&self, id: ProposalId) -> bool {
+        self.managed.as_ref().is_some_and(|managed| managed.is_unpublished(id))
     }
 
     /// When an object was written, compared with the table of this generation. S3 dates objects in whole seconds.
@@ -179,6 +188,9 @@ impl Head {
         if self.log_store == LogStore::Shared {
             item.insert("log_store".into(), Value::Bool(true));
         }
+        if let Some(managed) = &self.managed {
+            item.insert("managed".into(), managed.encode());
+        }
         if let Some(state) = &self.state {
             state.encode(&mut item)?;
         }
@@ -219,6 +231,7 @@ impl Head {
             fence,
             lease,
             log_store: decode_log_store(item)?,
+            managed: Managed::decode(item)?,
             state: TableState::decode(item)?,
         })
     }

@@ -11,6 +11,7 @@ use super::head::{self, Head};
 use super::keys::{self, Generation, ProposalId, TIME_PREFIX};
 use super::log_store;
 use super::lookup::Lookup;
+use super::managed::publish_pending;
 use super::proposal::{Proposal, Status};
 use super::recover;
 use super::time_list::TimeEntry;
@@ -40,12 +41,19 @@ pub struct Report {
     /// Verdicts that were forgotten, with their staged objects.
     pub forgotten: u64,
     pub copies_deleted: u64,
+    /// Ratified versions of a catalog-managed table that were put into the log.
+    pub published: u64,
 }
 
 /// Does what is due for one table. What there is no time for is done the next time.
 pub async fn keep_house(ctx: Context<'_>, root: &Location) -> Result<Report, CommitError> {
     let mut report = Report::default();
-    let Some(head) = settled_head(ctx, root).await? else { return Ok(report) };
+    let Some(mut head) = settled_head(ctx, root).await? else { return Ok(report) };
+    if head.managed.is_some() {
+        // Where its client did not, and the message that would have was lost.
+        report.published = count(publish_pending(ctx, root, None).await?.len());
+        head = head::load(&*ctx.ports().items, root).await?.unwrap_or(head);
+    }
     // Also where sharing is off: another writer may have begun.
     report.rescued = count(log_store::rescue_all(ctx, &head).await?.len());
     let house = House { ctx, root, head: &head, oldest_ms: ctx.now_ms() - ctx.app.settings.verdict_retention_ms };
@@ -149,12 +157,13 @@ impl House<'_> {
         let is_old = object.last_modified_ms < self.oldest_ms;
         match stored {
             Some(proposal) if proposal.status.is_final() => {
-                let is_due = is_old && proposal.updated_ms < self.oldest_ms && self.may_delete_staged();
+                let is_kept = self.head.managed.is_some() && matches!(proposal.status, Status::Committed { .. });
+                let is_due = is_old && !is_kept && proposal.updated_ms < self.oldest_ms && self.may_delete_staged(key);
                 Ok(is_due && self.delete(&key.key(), &object.etag).await?)
             }
             // A claim on the head is finished by whoever comes; without one the proposal is about to be judged again.
             Some(proposal) if matches!(proposal.status, Status::Claimed { .. } | Status::Published { .. }) => Ok(false),
-            open if is_old && self.may_delete_staged() => {
+            open if is_old && self.may_delete_staged(key) => {
                 self.expire(key, object, open).await?;
                 report.expired += 1;
                 self.delete(&key.key(), &object.etag).await
@@ -179,9 +188,15 @@ impl House<'_> {
         self.head.state.as_ref().is_some_and(|state| features::is_catalog_managed(&state.protocol))
     }
 
-    /// What is staged for a catalog-managed table may be part of it. Whether it is one is known once we committed to it.
-    fn may_delete_staged(&self) -> bool {
-        self.head.state.is_some() && !self.is_catalog_managed()
+    /// What is staged for a catalog-managed table may be part of it, unless we ratify its commits and have published that
+    /// version. Whether it is one is known once we committed to it.
+    ///
+    /// Of what we ratified nothing is deleted here: clients read published versions by their staged files, too.
+    fn may_delete_staged(&self, key: &StagedKey) -> bool {
+        match &self.head.managed {
+            Some(managed) => key.version <= managed.published,
+            None => self.head.state.is_some() && !self.is_catalog_managed(),
+        }
     }
 
     /// Ends a proposal before its object is deleted, so that nobody claims a version for it any more.

@@ -6,8 +6,10 @@ use super::candidate::Candidate;
 use super::conflict::{self, Before, Conflict, FoldInputs, Folded};
 use super::evolution::{self, Evolution};
 use super::facts::{FileFacts, TableAtRead};
+use super::identity::{self, Numbers};
 use super::isolation::{self, ROW_TRACKING_DOMAIN};
 use super::rebase::{self, Rebase};
+use super::row_level::{self, Publication, RowFacts, RowNeeds};
 use super::sanity;
 use super::table_facts::TableFacts;
 use super::table_state::TableState;
@@ -18,7 +20,7 @@ use crate::delta::schema::Schema;
 use crate::delta::snapshot::LoggedCommit;
 use crate::delta::{Metadata, Protocol, Version};
 use crate::location::Location;
-use crate::ports::IsolationLevel;
+use crate::ports::{IdentityWriters, IsolationLevel};
 use crate::store::ObjectKey;
 
 /// Everything a decision depends on.
@@ -34,7 +36,10 @@ pub struct Inputs<'a> {
     pub winners: &'a [std::sync::Arc<LoggedCommit>],
     /// About the files that were asked for.
     pub files: Option<&'a FileFacts>,
+    /// Vectors and rows that were asked for.
+    pub rows: Option<&'a RowFacts>,
     pub default_isolation: IsolationLevel,
+    pub identity_writers: IdentityWriters,
     /// What was recorded of winners that we admitted; of others it is inferred.
     pub blindness: &'a BTreeMap<Version, Blindness>,
 }
@@ -47,6 +52,8 @@ pub struct Admission {
     pub metadata: Metadata,
     pub schema: Schema,
     pub blindness: Blindness,
+    /// What the files may have in identity columns.
+    pub numbers: Vec<Numbers>,
     pub warnings: Vec<String>,
     /// The table has in-commit timestamps: the new one must be later than this.
     pub timestamp_after_ms: Option<i64>,
@@ -54,6 +61,8 @@ pub struct Admission {
     pub rebase: Rebase,
     /// Winners after these must be judged together with them, not in a part of their own.
     pub carries_over: bool,
+    /// What must be done before it is published, where rows of files were merged or moved back.
+    pub publication: Publication,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +73,8 @@ pub enum Judgement {
     Supersede(Refusal),
     /// Whether and how these files are live is needed to decide.
     NeedsFiles(BTreeSet<ObjectKey>),
+    /// Which rows are deleted, or may have been read, is needed to decide.
+    NeedsRows(RowNeeds),
     /// The candidate is in the log already.
     Landed {
         version: Version,
@@ -122,27 +133,68 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
     if let Some(folded) = &folded {
         needed.take(folded);
     }
-    let rebase = match rebase_of(inputs, folded.as_ref(), &metadata, &mut needed)? {
+    let mut rebase = match rebase_of(inputs, folded.as_ref(), &metadata, &mut needed)? {
         Some(rebase) => rebase,
         None => return Ok(Judgement::NeedsFiles(needed.files)),
     };
-    check_sanity(inputs, &rebase, &metadata, &schema, &mut needed)?;
+    let reconciled = folded.as_ref().map(|folded| folded.rows.reconciled()).unwrap_or_default();
+    check_sanity(inputs, &rebase, (&metadata, &schema), &reconciled, &mut needed)?;
     if needed.is_open(inputs.files) {
         return Ok(Judgement::NeedsFiles(needed.files));
     }
+    let publication = match &folded {
+        Some(folded) if needs_rows(inputs, folded)? => return Ok(Judgement::NeedsRows(folded.rows.needs.clone())),
+        Some(folded) => merge_rows(inputs, folded, &mut rebase, &mut warnings)?,
+        None => Publication::default(),
+    };
     if let Some(files) = inputs.files {
         evolution.check_overwrite(candidate, files)?;
     }
     Ok(Judgement::Admit(Box::new(Admission {
         version: inputs.latest.next(),
         timestamp_after_ms: timestamp_after(inputs, &metadata)?,
+        numbers: numbers_of(inputs, &schema),
         metadata,
         schema,
         blindness: if candidate.is_blind() { Blindness::Blind } else { Blindness::Reading },
         warnings,
         carries_over: !rebase.is_empty() || folded.is_some_and(|folded| folded.carries_over()),
         rebase,
+        publication,
     })))
+}
+
+/// Whether something about rows is still to be read; refuses where that is too much.
+fn needs_rows(inputs: Inputs<'_>, folded: &Folded) -> Result<bool, Refusal> {
+    if folded.rows.needs.is_empty() {
+        // The edits need the time and a name.
+        return Ok(!folded.rows.is_empty() && inputs.rows.is_none());
+    }
+    if inputs.rows.is_some_and(|rows| rows.too_much) {
+        let text = "the deletion vectors of the files that others changed meanwhile are too large to be compared";
+        let exception = Exception::ConcurrentDeleteReadException;
+        return Err(Refusal::new(exception, "ALLOTTED_TIME_EXCEEDED", text, conflict::RETRY));
+    }
+    Ok(true)
+}
+
+/// The edits that follow from what was merged, moved back, or left out.
+fn merge_rows(
+    inputs: Inputs<'_>,
+    folded: &Folded,
+    rebase: &mut Rebase,
+    warnings: &mut Vec<String>,
+) -> Result<Publication, Refusal> {
+    let candidate = inputs.candidate;
+    if candidate.is_rearrangement() && !folded.dropped.is_empty() {
+        row_level::edits::tag_dropped(candidate, &folded.dropped, rebase);
+        let count = candidate.removed.iter().filter(|key| folded.dropped.contains(*key)).count();
+        warnings.push(format!("{count} files that others changed meanwhile were left as they are"));
+    }
+    match inputs.rows.zip(inputs.files).filter(|_| !folded.rows.is_empty()) {
+        Some((rows, files)) => row_level::edits::edit(candidate, &folded.rows, rows, files, rebase),
+        None => Ok(Publication::default()),
+    }
 }
 
 /// What must be loaded before a candidate can be admitted. Refusals need not wait for it.
@@ -155,7 +207,7 @@ struct Needed {
 impl Needed {
     fn take(&mut self, folded: &Folded) {
         self.table |= folded.needs_table;
-        self.files.extend(folded.needs_files.iter().cloned());
+        self.files.extend(folded.needs_files.iter().chain(folded.rows.files()).cloned());
     }
 
     fn is_open(&self, files: Option<&FileFacts>) -> bool {
@@ -185,7 +237,9 @@ fn fold_winners(
         isolation: isolation::isolation_of(inputs.candidate, level),
         table,
         files: inputs.files,
+        rows: inputs.rows,
         blindness: inputs.blindness,
+        identity_writers: inputs.identity_writers,
     };
     let winners = inputs.winners.iter().map(|winner| &**winner);
     let folded = match conflict::fold(fold_inputs, table_before(inputs, state), winners) {
@@ -195,7 +249,7 @@ fn fold_winners(
     };
     // After the fold, so that a winner that brought it is named.
     features::check_protocol(&state.protocol).map_err(|error| evolution::unsupported(&error))?;
-    features::check_in_use(&state.metadata, &schema).map_err(|error| evolution::unsupported(&error))?;
+    features::check_in_use(&state.metadata).map_err(|error| evolution::unsupported(&error))?;
     Ok(Ok(folded))
 }
 
@@ -280,12 +334,13 @@ fn numbers_unknown(candidate: &Candidate) -> Refusal {
     Refusal::new(Exception::ConcurrentWriteException, "READ_VERSION_TOO_OLD", text, conflict::RETRY)
 }
 
-/// The rules of the table, held against the commit as it would be published.
+/// The rules of the table, held against the commit as it would be published, but for the files whose rows are merged
+/// or moved back (`reconciled`): those are held against what the candidate read.
 fn check_sanity(
     inputs: Inputs<'_>,
     rebase: &Rebase,
-    metadata: &Metadata,
-    schema: &Schema,
+    (metadata, schema): (&Metadata, &Schema),
+    reconciled: &BTreeSet<ObjectKey>,
     needed: &mut Needed,
 ) -> Result<(), Refusal> {
     let rebased = if rebase.is_empty() { None } else { Some(rebased(inputs, rebase)?) };
@@ -305,7 +360,7 @@ fn check_sanity(
     }
     match inputs.files.filter(|files| wanted.iter().all(|key| files.knows(key))) {
         Some(files) => {
-            sanity::check_live_files(candidate, files)?;
+            sanity::check_live_files(candidate, files, reconciled)?;
             sanity::check_deletion_vectors(candidate, vectors_on, Some(files))
         }
         None => {
@@ -369,8 +424,10 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema, Evolution), 
     let mut change_of = Evolution::default();
     if let Some(new) = &actions.metadata {
         evolution::check_new_metadata(new, &schema)?;
-        if let Some(state) = old {
-            let old_schema = parse_schema(&state.metadata)?;
+        let old_schema = old.map(|state| parse_schema(&state.metadata)).transpose()?;
+        let is_replaced = evolution::mode_of(inputs.candidate) == evolution::Mode::Replace;
+        identity::check_schema(old_schema.as_ref(), &schema, is_replaced)?;
+        if let (Some(state), Some(old_schema)) = (old, old_schema) {
             let change = evolution::TableChange {
                 old: (&state.metadata, &old_schema),
                 new: (new, &schema),
@@ -379,7 +436,7 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema, Evolution), 
             };
             change_of = evolution::check_metadata_change(change, Some(inputs.candidate))?;
         }
-        features::check_in_use(new, &schema).map_err(|error| evolution::unsupported(&error))?;
+        features::check_in_use(new).map_err(|error| evolution::unsupported(&error))?;
     }
     Ok((metadata.clone(), schema, change_of))
 }
@@ -400,6 +457,11 @@ pub fn catalog_managed() -> Refusal {
         "the table is catalog-managed: its commits are ratified by the catalog's commit call, not here",
         "commit through the table's catalog",
     )
+}
+
+fn numbers_of(inputs: Inputs<'_>, schema: &Schema) -> Vec<Numbers> {
+    let old = inputs.state.and_then(|state| parse_schema(&state.metadata).ok());
+    identity::numbers(old.as_ref(), schema, inputs.candidate.actions.removes.is_empty())
 }
 
 fn timestamp_after(inputs: Inputs<'_>, metadata: &Metadata) -> Result<Option<i64>, Refusal> {

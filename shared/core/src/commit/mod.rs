@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Where things are: [`door`] takes proposals in and orders them, [`run`] carries one through, [`fold`] loads what won for
-//! the judge, [`judge`] and its parts decide (pure), [`claim`], [`publish`] and [`recover`] write, [`log_store`] keeps peace
+//! the judge, [`judge`] and its parts decide (pure; [`row_level`] by rows), [`claim`], [`publish`] and [`recover`] write, [`log_store`] keeps peace
 //! with writers of Delta's DynamoDB log store, [`audit`] and [`alarm`] notice what others do to the log, [`housekeeping`]
 //! does what is due. One file per item type holds the layout ([`head`], [`proposal`], [`lookup`], [`time_list`],
 //! [`version_record`], [`alarm`], [`table_list`]), [`proposals`] reads verdicts, [`sync`] tells the catalog about new
@@ -29,14 +29,17 @@ pub mod evolution;
 pub mod facts;
 pub mod files;
 pub mod fold;
+pub mod follow;
 pub mod head;
 pub mod housekeeping;
+pub mod identity;
 pub mod inline;
 pub mod isolation;
 pub mod judge;
 pub mod keys;
 pub mod log_store;
 pub mod lookup;
+pub mod managed;
 pub mod partition_values;
 pub mod path_filter;
 pub mod proposal;
@@ -45,6 +48,7 @@ pub mod publish;
 pub mod read_set;
 pub mod rebase;
 pub mod recover;
+pub mod row_level;
 pub mod run;
 pub mod sanity;
 pub mod spill;
@@ -55,6 +59,7 @@ pub mod table_facts;
 pub mod table_list;
 pub mod table_state;
 pub mod time_list;
+pub mod unity;
 pub mod vectors;
 pub mod verdict;
 pub mod version_record;

@@ -1,7 +1,5 @@
 //! `add.partitionValues`: checked against the table, and turned into partitions for the catalog.
 
-use std::collections::BTreeMap;
-
 use percent_encoding::percent_decode_str;
 
 use super::read_set::physical_name;
@@ -14,15 +12,6 @@ use crate::store::ObjectKey;
 
 /// What Hive and Glue write for a null partition value.
 pub const HIVE_DEFAULT_PARTITION: &str = "__HIVE_DEFAULT_PARTITION__";
-
-/// A partition that a commit added files to.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TouchedPartition {
-    /// In the order of the table's partition columns; null as [`HIVE_DEFAULT_PARTITION`].
-    pub values: Vec<String>,
-    /// The hive-style folder of its files; `None` where the files do not lie in one.
-    pub location: Option<Location>,
-}
 
 /// Exactly the partition columns, each value readable as its type, no null where none may be.
 pub fn check_values(path: &str, values: &PartitionValues, metadata: &Metadata, schema: &Schema) -> Result<(), Refusal> {
@@ -87,38 +76,8 @@ fn parses(value: &str, data_type: &DataType) -> bool {
     matches!(data_type, DataType::Primitive(kind) if read(value, kind).is_some())
 }
 
-/// The distinct partitions of some added files, in order of their values.
-pub fn touched_partitions<'a>(
-    root: &Location,
-    partition_columns: &[String],
-    files: impl Iterator<Item = (&'a ObjectKey, &'a PartitionValues)>,
-) -> Vec<TouchedPartition> {
-    if partition_columns.is_empty() {
-        return Vec::new();
-    }
-    let mut found: BTreeMap<Vec<String>, Option<Location>> = BTreeMap::new();
-    for (key, values) in files {
-        let in_order: Vec<Option<&str>> = partition_columns
-            .iter()
-            .map(|column| values.get(column).and_then(|value| value.as_deref()).filter(|value| !value.is_empty()))
-            .collect();
-        let texts = in_order.iter().map(|value| value.unwrap_or(HIVE_DEFAULT_PARTITION).to_owned()).collect();
-        let folder = hive_folder(root, partition_columns, &in_order, key);
-        found
-            .entry(texts)
-            // Files of one partition in two places have no common folder.
-            .and_modify(|known| {
-                if *known != folder {
-                    *known = None;
-                }
-            })
-            .or_insert_with(|| folder.clone());
-    }
-    found.into_iter().map(|(values, location)| TouchedPartition { values, location }).collect()
-}
-
 /// The folder `root/a=1/b=2` of a file, if its path spells the partition that way (values percent-escaped as Hive does).
-fn hive_folder(root: &Location, columns: &[String], values: &[Option<&str>], at: &ObjectKey) -> Option<Location> {
+pub fn folder_of(root: &Location, columns: &[String], values: &[Option<&str>], at: &ObjectKey) -> Option<Location> {
     let relative = root.relative(at)?;
     let (folder, _) = relative.rsplit_once('/')?;
     let segments: Vec<&str> = folder.split('/').collect();
@@ -179,31 +138,15 @@ mod tests {
     fn folders_are_derived_where_they_are_hive_style() {
         let root = Location::new("b", "t");
         let columns = ["a".to_owned(), "d".to_owned()];
-        let values = |a: Option<&str>, d: &str| -> PartitionValues {
-            [("a".to_owned(), a.map(str::to_owned)), ("d".to_owned(), Some(d.to_owned()))].into()
-        };
-        let files = [
-            ("t/a=1/d=x%2Fy/f1", values(Some("1"), "x/y")),
-            ("t/a=1/d=x%2Fy/f2", values(Some("1"), "x/y")),
-            ("t/a=__HIVE_DEFAULT_PARTITION__/d=z/f", values(None, "z")),
-            ("t/q7/f", values(Some("2"), "z")),
-            ("t/a=3/d=w/f", values(Some("4"), "w")),
-        ];
-        let keys: Vec<ObjectKey> = files.iter().map(|(key, _)| ObjectKey::new("b", *key)).collect();
-        let found = touched_partitions(&root, &columns, keys.iter().zip(files.iter().map(|(_, values)| values)));
-        let texts: Vec<(String, Option<String>)> =
-            found.iter().map(|one| (one.values.join("|"), one.location.as_ref().map(Location::to_string))).collect();
-        assert_eq!(
-            texts,
-            [
-                ("1|x/y".to_owned(), Some("s3://b/t/a=1/d=x%2Fy".to_owned())),
-                ("2|z".to_owned(), None),
-                ("4|w".to_owned(), None),
-                (
-                    "__HIVE_DEFAULT_PARTITION__|z".to_owned(),
-                    Some("s3://b/t/a=__HIVE_DEFAULT_PARTITION__/d=z".to_owned())
-                ),
-            ]
-        );
+        for (key, values, expected) in [
+            ("t/a=1/d=x%2Fy/f1", (Some("1"), "x/y"), Some("s3://b/t/a=1/d=x%2Fy")),
+            ("t/a=__HIVE_DEFAULT_PARTITION__/d=z/f", (None, "z"), Some("s3://b/t/a=__HIVE_DEFAULT_PARTITION__/d=z")),
+            ("t/q7/f", (Some("2"), "z"), None),
+            ("t/a=3/d=w/f", (Some("4"), "w"), None),
+            ("t/f", (Some("4"), "w"), None),
+        ] {
+            let found = folder_of(&root, &columns, &[values.0, Some(values.1)], &ObjectKey::new("b", key));
+            assert_eq!(found.map(|folder| folder.to_string()).as_deref(), expected, "{key}");
+        }
     }
 }

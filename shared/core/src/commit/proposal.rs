@@ -96,6 +96,8 @@ pub enum SyncState {
     Pending,
     /// Tried in vain; tried again with the next message of the proposal.
     Failed(String),
+    /// A worker was asked to go on with it, without this proposal.
+    Queued(String),
     Done(String),
 }
 
@@ -256,6 +258,10 @@ impl Proposal {
                 item.insert("sync".into(), "failed".into());
                 item.insert("sync_text".into(), error.as_str().into());
             }
+            SyncState::Queued(summary) => {
+                item.insert("sync".into(), "queued".into());
+                item.insert("sync_text".into(), summary.as_str().into());
+            }
             SyncState::Done(summary) => {
                 item.insert("sync".into(), "done".into());
                 item.insert("sync_text".into(), summary.as_str().into());
@@ -321,6 +327,7 @@ fn decode_sync(item: &Item) -> Result<SyncState, DecodeError> {
         None => SyncState::None,
         Some("pending") => SyncState::Pending,
         Some("failed") => SyncState::Failed(text),
+        Some("queued") => SyncState::Queued(text),
         Some("done") => SyncState::Done(text),
         Some(other) => {
             return Err(DecodeError::Invalid { field: "sync".into(), message: format!("unknown state {other}") });
@@ -401,9 +408,13 @@ mod tests {
     fn a_proposal_comes_back_as_it_was() {
         let refusal = super::super::verdict::Refusal::invalid("X", "text").file("a").won_by(Version(2), Some("WRITE"));
         for status in every_status() {
-            for sync in
-                [SyncState::None, SyncState::Pending, SyncState::Failed("why".into()), SyncState::Done("2 new".into())]
-            {
+            for sync in [
+                SyncState::None,
+                SyncState::Pending,
+                SyncState::Failed("why".into()),
+                SyncState::Queued("q".into()),
+                SyncState::Done("2 new".into()),
+            ] {
                 let staged = ("k".into(), ETag("e".into()));
                 let id = ProposalId(uuid::Uuid::from_u128(5));
                 let proposal = Proposal {

@@ -127,7 +127,9 @@ pub async fn open(
         let at = key.key();
         // A final verdict speaks of the object that it was given for.
         let proposal = stored.get(&id).filter(|proposal| proposal.staged_key == at.key);
-        if proposal.is_some_and(|proposal| proposal.status.is_final()) {
+        // Of what a catalog ratified, the staged object is the commit until it is published.
+        let is_in_log = || !head.as_ref().is_some_and(|head| head.is_unpublished(id));
+        if proposal.is_some_and(|proposal| proposal.status.is_final()) && is_in_log() {
             continue;
         }
         let files = named_files(objects, root, &at).await?;

@@ -15,11 +15,12 @@ use super::fold::{self, fold};
 use super::head::{Age, Head, LogStore};
 use super::judge::{self, Admission, Judgement};
 use super::keys::{self, ProposalId, content_hash};
-use super::log_store::{self, Inspection};
+use super::log_store::{self, Inspection, Look};
 use super::lookup::Lookup;
 use super::proposal::{Proposal, Status, SyncState};
 use super::publish::{self, Published};
 use super::rebase;
+use super::row_level;
 use super::sync;
 use super::vectors::check_vectors;
 use super::verdict::{Exception, Refusal, Verdict};
@@ -65,7 +66,17 @@ pub(super) async fn run(
 ) -> Result<Outcome, CommitError> {
     let content = ahead.take_content(staged);
     let id = ProposalId(staged.key.id);
-    let mut run = Run { ctx, staged, id, ahead, content, proved: None, fence_waited_ms: 0 };
+    let mut run = Run {
+        ctx,
+        staged,
+        id,
+        ahead,
+        content,
+        proved: None,
+        fence_waited_ms: 0,
+        look: Look::IfNews,
+        given: String::new(),
+    };
     for _ in 0..ATTEMPTS_MAX {
         ctx.check_time("judging a commit", CLAIM_MS)?;
         // A view is used once and put back only where it is known to be right.
@@ -100,6 +111,10 @@ struct Run<'a> {
     /// The head under which all files were seen to exist, once they passed.
     proved: Option<Proof>,
     fence_waited_ms: i64,
+    /// Whether the log store is looked at for a reason of this run's own.
+    look: Look,
+    /// Revision of the proposal that was stored before, if there was one.
+    given: String,
 }
 
 struct Proof {
@@ -130,6 +145,9 @@ impl Run<'_> {
             Err(ViewError::Refused(refusal)) => return self.refuse_unread(refusal).await,
         };
         let stored = self.stored(lookup.as_ref()).await?;
+        if let Some(stored) = &stored {
+            self.given.clone_from(&stored.revision);
+        }
         let step = match &stored {
             Some(stored) => self.known(&view, stored).await?,
             None => None,
@@ -221,7 +239,7 @@ impl Run<'_> {
             return self.record_ignored(&view.head, proposal).await;
         }
         if is_fresh {
-            match log_store::inspect(self.ctx, view).await {
+            match log_store::inspect(self.ctx, view, self.look).await {
                 Ok(Inspection::Fine) => {}
                 Ok(Inspection::Moved) => return Ok(Step::Again),
                 Ok(Inspection::Refused(refusal)) | Err(ViewError::Refused(refusal)) => {
@@ -309,7 +327,7 @@ impl Run<'_> {
             Judgement::Supersede(refusal) => self.refuse(&view.head, &proposal, refusal, Status::Superseded).await,
             Judgement::Landed { version } => self.land(&view.head, &proposal, version).await,
             Judgement::Admit(admission) => self.admit(view, proposal, content, candidate, *admission).await,
-            Judgement::NeedsFiles(_) => Ok(Step::Again),
+            Judgement::NeedsFiles(_) | Judgement::NeedsRows(_) => Ok(Step::Again),
         }
     }
 
@@ -362,11 +380,25 @@ impl Run<'_> {
             }
             Err(FileError::Failed(error)) => return Err(error),
         }
+        match row_level::edits::prepare(self.ctx, &view.root, &admission.publication).await {
+            Ok(()) => {}
+            Err(FileError::Refused(refusal)) => {
+                return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
+            }
+            Err(FileError::Failed(error)) => return Err(error),
+        }
         let log_store = log_store::of_table(&view.head, Some(&admission.metadata));
         let durable = self.durable(&proposal, content, &admission, log_store).await?;
         let head = view.settled_head();
         let claimed = claim::claim(self.ctx, &head, &proposal, admission.version, &durable, log_store).await?;
-        let Claimed::Yes { head, proposal } = claimed else { return Ok(Step::Again) };
+        let (head, proposal) = match claimed {
+            Claimed::Yes { head, proposal } => (head, proposal),
+            Claimed::No => return Ok(Step::Again),
+            Claimed::LogStoreEntry => {
+                self.look = Look::Always;
+                return Ok(Step::Again);
+            }
+        };
         let Some(claim) = head.claim.clone() else { return Ok(Step::Again) };
         match publish::publish(self.ctx, &view.root, &durable.bytes, &claim).await? {
             Published::Ours { etag } => {
@@ -484,6 +516,9 @@ impl Run<'_> {
                 content::new_proposal(self.ctx, self.staged, head.generation, &content)
             }
         };
+        if head.managed.is_some() {
+            return self.record_ignored(&head, proposal).await;
+        }
         self.refuse(&head, &proposal, refusal, Status::Rejected).await
     }
 
@@ -512,7 +547,8 @@ impl Run<'_> {
     /// The catalog is told, where that is still due.
     async fn finish(&mut self, views: &Views, proposal: Box<Proposal>) -> Result<Outcome, CommitError> {
         let verdict = |proposal| Ok(Outcome::Verdict(Box::new(Verdict { proposal })));
-        if !sync::is_due(&proposal) || !matches!(proposal.status, Status::Committed { .. }) {
+        let is_new = proposal.sync == SyncState::None && proposal.revision != self.given;
+        if !(sync::is_due(&proposal) || is_new) || !matches!(proposal.status, Status::Committed { .. }) {
             return verdict(*proposal);
         }
         let view = views.get(&proposal.root);
@@ -520,18 +556,7 @@ impl Run<'_> {
             let text = "the table was replaced before the catalog took the partitions";
             return verdict(sync::settle(self.ctx, *proposal, SyncState::Done(text.into()), None).await?);
         }
-        let state = view.and_then(|view| view.state.as_ref());
-        let Some(metadata) = state.map(|state| state.metadata.clone()) else { return verdict(*proposal) };
-        let content = match self.content().await {
-            Ok(content) => content,
-            // Without its bytes nothing can be told any more; the commit stands.
-            Err(CommitError::StagedMissing(_)) => return verdict(*proposal),
-            Err(error) => return Err(error),
-        };
-        match &content.candidate {
-            Ok(candidate) => verdict(sync::sync(self.ctx, *proposal, candidate, &metadata).await?),
-            Err(_) => verdict(*proposal),
-        }
+        verdict(sync::sync(self.ctx, *proposal).await?)
     }
 }
 
@@ -556,7 +581,7 @@ fn made_for_another_table(view: &View, content: &Content) -> Option<Refusal> {
 }
 
 /// The answer to a proposal whose id was used for other content before; not stored.
-fn reused(stored: &Proposal) -> Proposal {
+pub(super) fn reused(stored: &Proposal) -> Proposal {
     let text = format!("the id {} was used for other content before (now {})", stored.id, stored.status.name());
     let refusal = Refusal::new(
         Exception::ProposalReusedException,
@@ -581,6 +606,16 @@ fn staged_gone() -> Refusal {
 pub(super) async fn refuse_too_slow(ctx: Context<'_>, staged: &Staged, error: &CommitError) -> Result<(), CommitError> {
     let mut ahead = Ahead::default();
     let id = ProposalId(staged.key.id);
-    let mut run = Run { ctx, staged, id, ahead: &mut ahead, content: None, proved: None, fence_waited_ms: 0 };
+    let mut run = Run {
+        ctx,
+        staged,
+        id,
+        ahead: &mut ahead,
+        content: None,
+        proved: None,
+        fence_waited_ms: 0,
+        look: Look::IfNews,
+        given: String::new(),
+    };
     run.refuse_unread(fold::too_slow(error)).await.map(|_| ())
 }

@@ -1,45 +1,43 @@
-//! After a commit: the catalog is told which partitions have new files. A failure never takes the commit back; it is
-//! kept on the proposal and tried again with the proposal's next message.
+//! After a commit: the catalog follows the log (see [`super::follow`]). A failure never takes the commit back; it is kept on
+//! the proposal and tried again with the proposal's next message.
 
 use async_trait::async_trait;
 use thiserror::Error;
 
-use super::candidate::Candidate;
 use super::context::Context;
 use super::error::CommitError;
-use super::partition_values::{TouchedPartition, touched_partitions};
-use super::proposal::{Proposal, SyncState};
-use crate::delta::Metadata;
-use crate::delta::schema::{Schema, physical_names};
+use super::follow::{self, Counts, Source, Target};
+use super::head;
+use super::keys::Generation;
+use super::proposal::{Proposal, Status, SyncState};
+use crate::delta::Version;
 use crate::location::Location;
-use crate::store::WriteError;
+use crate::store::{QueueName, WriteError};
 
 /// What the catalog made of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncReport {
     /// No table of the catalog lies at this root.
     UnknownTable,
-    Registered {
-        created: u64,
-        existing: u64,
-    },
+    /// Those that do are not to follow.
+    SwitchedOff,
+    Followed(Counts),
 }
 
-/// The catalog did not take the partitions.
+/// The catalog does not follow, for now.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct SyncError(pub String);
+pub enum SyncError {
+    /// Nothing failed: it goes on with a message of its own.
+    #[error(transparent)]
+    Slow(CommitError),
+    #[error("{0}")]
+    Failed(String),
+}
 
-/// Where new partitions are registered. Idempotent: a partition that exists is left as it is.
+/// What follows a log. Idempotent: what was followed is not followed again.
 #[async_trait]
 pub trait PartitionSink: Send + Sync {
-    /// `partition_columns` are the table's, in the order of each partition's values.
-    async fn register(
-        &self,
-        root: &Location,
-        partition_columns: &[String],
-        partitions: &[TouchedPartition],
-    ) -> Result<SyncReport, SyncError>;
+    async fn follow(&self, ctx: Context<'_>, root: &Location, target: Target) -> Result<SyncReport, SyncError>;
 }
 
 /// A sink without a catalog behind it, for tests.
@@ -50,44 +48,40 @@ pub struct NoCatalog;
 #[cfg(test)]
 #[async_trait]
 impl PartitionSink for NoCatalog {
-    async fn register(&self, _: &Location, _: &[String], _: &[TouchedPartition]) -> Result<SyncReport, SyncError> {
+    async fn follow(&self, _: Context<'_>, _: &Location, _: Target) -> Result<SyncReport, SyncError> {
         Ok(SyncReport::UnknownTable)
     }
 }
 
-/// The partitions that a commit adds files to.
-pub fn partitions_of(candidate: &Candidate, metadata: &Metadata, root: &Location) -> Vec<TouchedPartition> {
-    let files = candidate.add_keys.iter().zip(candidate.actions.adds.iter().map(|add| &add.partition_values));
-    // Under column mapping partition values go by physical names.
-    let columns = match Schema::parse(&metadata.schema_string) {
-        Ok(schema) => physical_names(metadata, &schema),
-        Err(_) => metadata.partition_columns.clone(),
-    };
-    touched_partitions(root, &columns, files)
-}
-
-/// Whether a committed proposal still owes the catalog its partitions.
+/// Whether a committed proposal still owes the catalog something.
 pub fn is_due(proposal: &Proposal) -> bool {
     matches!(proposal.sync, SyncState::Pending | SyncState::Failed(_))
 }
 
-/// Tells the catalog, and keeps the outcome on the proposal. Answers the proposal as it is stored then.
-pub async fn sync(
-    ctx: Context<'_>,
-    proposal: Proposal,
-    candidate: &Candidate,
-    metadata: &Metadata,
-) -> Result<Proposal, CommitError> {
-    let partitions = partitions_of(candidate, metadata, &proposal.root);
-    let outcome = ctx.sink.register(&proposal.root, &metadata.partition_columns, &partitions).await;
+/// Tells the catalog of a committed proposal, and keeps the outcome on it. Answers the proposal as it is stored then.
+pub async fn sync(ctx: Context<'_>, proposal: Proposal) -> Result<Proposal, CommitError> {
+    let Status::Committed { version } = proposal.status else { return Ok(proposal) };
+    let target = Target { generation: proposal.generation, version, source: Source::Head };
+    let outcome = ctx.sink.follow(ctx, &proposal.root, target).await;
     let state = match outcome {
-        Ok(SyncReport::UnknownTable) => SyncState::Done("no table of the catalog lies here".into()),
-        Ok(SyncReport::Registered { created, existing }) => {
-            SyncState::Done(format!("{created} partitions created, {existing} existed"))
+        // Nothing was owed, and nobody asked.
+        Ok(SyncReport::UnknownTable | SyncReport::Followed(_)) if proposal.sync == SyncState::None => {
+            return Ok(proposal);
         }
-        Err(error) => {
-            tracing::warn!(proposal = %proposal.id, root = %proposal.root, error = %error, "partitions were not registered");
-            SyncState::Failed(error.to_string())
+        Ok(SyncReport::UnknownTable) => SyncState::Done("no table of the catalog lies here".into()),
+        Ok(SyncReport::SwitchedOff) => SyncState::Done("the catalog's table is not to follow".into()),
+        Ok(SyncReport::Followed(counts)) => SyncState::Done(format!(
+            "{} partitions created, {} changed, {} removed",
+            counts.created, counts.changed, counts.removed
+        )),
+        Err(SyncError::Slow(error)) => {
+            tracing::info!(proposal = %proposal.id, root = %proposal.root, %error, "the catalog follows later");
+            ctx.ports().queue.send(QueueName::Commits, follow::message(&proposal.root), 0).await?;
+            SyncState::Queued("a worker goes on with it".into())
+        }
+        Err(SyncError::Failed(error)) => {
+            tracing::warn!(proposal = %proposal.id, root = %proposal.root, error, "the catalog does not follow");
+            SyncState::Failed(error)
         }
     };
     // After the last write of the partitions.
@@ -111,5 +105,26 @@ pub async fn settle(
         Err(WriteError::ConditionFailed { old: Some(old) }) => Ok(Proposal::decode(&old)?),
         Err(WriteError::ConditionFailed { old: None }) => Ok(next),
         Err(WriteError::Store(error)) => Err(error.into()),
+    }
+}
+
+/// Lets the catalog follow what somebody else told of a table: an event of its log (with the version), or a message.
+pub async fn look_after(ctx: Context<'_>, root: &Location, told: Option<Version>) -> Result<SyncReport, SyncError> {
+    let failed = |error: CommitError| SyncError::Failed(error.to_string());
+    let head = head::load(&*ctx.ports().items, root).await.map_err(|error| failed(error.into()))?;
+    let generation = head.as_ref().map_or(Generation::default(), |head| head.generation);
+    let known = head.map_or(Version::NONE, |head| head.version);
+    let target = match told {
+        Some(version) => Target { generation, version: version.max(known), source: Source::Event },
+        None => Target { generation, version: known, source: Source::Head },
+    };
+    match ctx.sink.follow(ctx, root, target).await {
+        Err(SyncError::Slow(error)) => {
+            tracing::info!(%root, %error, "the catalog follows later");
+            let sent = ctx.ports().queue.send(QueueName::Commits, follow::message(root), 1_000).await;
+            sent.map_err(|error| failed(error.into()))?;
+            Err(SyncError::Slow(error))
+        }
+        other => other,
     }
 }

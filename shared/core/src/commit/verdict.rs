@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::proposal::{Proposal, Status, SyncState};
+use super::row_level::merge::SameRows;
 use crate::delta::Version;
 
 /// Longest text of a message; commits can carry paths of any length.
@@ -78,7 +79,7 @@ impl Exception {
             Exception::UnsupportedTableException => "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
             Exception::ProposalReusedException => "LAKEWARDEN_PROPOSAL_REUSED",
             Exception::TableReplacedException => "LAKEWARDEN_TABLE_REPLACED",
-            Exception::DamagedLogException => "LAKEWARDEN_DAMAGED_LOG",
+            Exception::DamagedLogException => "DELTA_TXN_LOG_FAILED_INTEGRITY",
         }
     }
 }
@@ -102,6 +103,16 @@ pub struct Place {
     pub expected: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
+    /// Where rows are the trouble and it is known which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<RowRange>,
+}
+
+/// Rows of a file, counted from 0; both ends belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowRange {
+    pub first: u64,
+    pub last: u64,
 }
 
 /// Why a proposal was not committed. One pointer wide, since it travels in results.
@@ -136,6 +147,9 @@ pub struct RefusalText {
     pub place: Place,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub winner: Option<Winner>,
+    /// Rows that a winner changed, too; the first files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub same_rows: Vec<SameRows>,
     /// Further problems of the same kind, one text each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<String>,
@@ -151,6 +165,7 @@ impl Refusal {
             advice: advice.to_owned(),
             place: Place::default(),
             winner: None,
+            same_rows: Vec::new(),
             more: Vec::new(),
         }))
     }
@@ -226,6 +241,7 @@ impl Verdict {
             SyncState::None => (None, None),
             SyncState::Pending => (Some("pending"), None),
             SyncState::Failed(error) => (Some("failed"), Some(error.as_str())),
+            SyncState::Queued(summary) => (Some("queued"), Some(summary.as_str())),
             SyncState::Done(summary) => (Some("done"), Some(summary.as_str())),
         };
         json!(VerdictJson {

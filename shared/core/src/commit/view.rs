@@ -9,6 +9,7 @@ use super::error::CommitError;
 use super::head::{Head, Sight};
 use super::keys::{self, Generation, ProposalId};
 use super::lookup::Lookup;
+use super::managed::overlay;
 use super::path_filter::PathCollector;
 use super::proposal::{Proposal, Status};
 use super::recover;
@@ -68,6 +69,8 @@ pub(super) struct Held {
     pub is_large: bool,
     /// The filter of paths was made anew, or cannot be.
     pub has_tried_paths: bool,
+    /// Commits from here on are not in the log yet: they are never let go.
+    pub pinned_from: Option<Version>,
 }
 
 impl Held {
@@ -78,7 +81,9 @@ impl Held {
     /// Lets the oldest commits go, but for those of `keep`.
     fn shrink(&mut self, most_bytes: usize, keep: std::ops::RangeInclusive<Version>) {
         let mut bytes = self.commits_bytes();
-        let outside: Vec<Version> = self.commits.keys().copied().filter(|version| !keep.contains(version)).collect();
+        let is_pinned = |version: &Version| self.pinned_from.is_some_and(|from| *version >= from);
+        let outside = self.commits.keys().copied().filter(|version| !keep.contains(version) && !is_pinned(version));
+        let outside: Vec<Version> = outside.collect();
         for version in outside {
             if bytes <= most_bytes {
                 break;
@@ -183,6 +188,9 @@ async fn open_view(
     item: Option<&Item>,
 ) -> Result<Option<View>, ViewError> {
     let objects = &*ctx.ports().objects;
+    if let Some(managed) = head.managed.clone() {
+        return overlay::open(ctx, head, &managed, item).await.map(Some);
+    }
     if let (Some(item), true) = (item, head.version > Version::NONE)
         && let Some(state) = TableState::load(ctx.ports(), root, item).await?
     {
@@ -467,6 +475,27 @@ pub fn table_replaced() -> Refusal {
 }
 
 impl View {
+    /// A catalog-managed table: `commits` are ratified and not published yet. Such a view is not remembered.
+    pub(super) fn of_managed(head: Head, state: TableState, commits: Vec<LoggedCommit>) -> View {
+        let pinned_from = commits.first().map(|commit| commit.version);
+        let commits = commits.into_iter().map(|commit| (commit.version, Arc::new(commit))).collect();
+        View {
+            root: head.root.clone(),
+            unbroken_since: head.revision.clone(),
+            latest: head.version,
+            latest_etag: head.log_etag.clone(),
+            state: Some(state),
+            held: Held { commits, pinned_from, ..Held::default() },
+            head,
+            warm: None,
+        }
+    }
+
+    /// The latest version that is in the log.
+    pub(super) fn in_log(&self) -> Version {
+        self.head.managed.as_ref().map_or(self.latest, |managed| managed.published)
+    }
+
     /// Commits `from..=to`, from the cache where possible.
     pub async fn winners(
         &mut self,

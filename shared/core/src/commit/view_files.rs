@@ -75,6 +75,8 @@ impl View {
         wanted: &BTreeSet<ObjectKey>,
         at: Version,
     ) -> Result<Option<Arc<Snapshot>>, ViewError> {
+        // What is not published yet comes upon it.
+        let at = at.min(self.in_log());
         let lacks_paths = !self.held.has_tried_paths && self.state.as_ref().is_some_and(|state| state.paths.is_none());
         let is_enough = |base: &&Arc<Snapshot>| {
             base.version <= at && wanted.iter().all(|file| base.covers.covers(file)) && !lacks_paths

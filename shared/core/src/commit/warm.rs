@@ -49,7 +49,7 @@ impl WarmTables {
         let weight_bytes = view.weight_bytes();
         self.with(|tables| {
             tables.retain(|known| known.view.root != view.root);
-            if weight_bytes > TABLE_MAX_BYTES || view.head.claim.is_some() {
+            if weight_bytes > TABLE_MAX_BYTES || view.head.claim.is_some() || view.head.managed.is_some() {
                 return;
             }
             tables.push_back(Remembered { view, weight_bytes });

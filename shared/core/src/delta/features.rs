@@ -3,10 +3,10 @@
 use thiserror::Error;
 
 use super::actions::{Metadata, Protocol};
-use super::schema::{Field, MappingMode, Primitive, Schema};
+use super::schema::{MappingMode, Primitive, Schema};
 
-/// Features that need nothing of a judge at file level, or whose use shows elsewhere (in properties, fields, actions)
-/// and is refused there.
+/// Features that need nothing of a judge, or whose rules are held where their use shows: in properties, fields, actions
+/// and data files.
 const KNOWN_FEATURES: [&str; 23] = [
     "allowColumnDefaults",
     "appendOnly",
@@ -43,7 +43,7 @@ pub enum UnsupportedTable {
     /// Other readers and writers would refuse the table, or not keep the rule.
     #[error("{place} needs the table feature `{feature}`, which the protocol does not have")]
     FeatureMissing { feature: &'static str, place: String },
-    #[error("`{feature}` is in use ({place}) and cannot be verified yet")]
+    #[error("`{feature}` is in use ({place}) and cannot be verified")]
     InUse { feature: &'static str, place: String },
 }
 
@@ -114,7 +114,7 @@ const PROPERTIES_OF_FEATURES: [(&str, &str, &str); 7] = [
 ];
 
 /// Whether tables of this protocol have a feature, listed or by an older writer version that implies it.
-fn has(protocol: &Protocol, feature: &str) -> bool {
+pub fn has(protocol: &Protocol, feature: &str) -> bool {
     if matches!(feature, "timestampNtz" | "deletionVectors" | "v2Checkpoint" | "typeWidening" | "variantType") {
         // These bind readers, too.
         let is_it = |found: &String| found == feature || found.strip_suffix("-preview") == Some(feature);
@@ -181,18 +181,14 @@ const MEMBERS_OF_FEATURES: [(&str, &str); 4] = [
     ("delta.typeChanges", "typeWidening"),
 ];
 
-/// Refuses a table that uses what cannot be verified yet: identity columns.
-pub fn check_in_use(metadata: &Metadata, schema: &Schema) -> Result<(), UnsupportedTable> {
-    let in_use = |feature, place: String| Err(UnsupportedTable::InUse { feature, place });
+/// Refuses a table that uses what cannot be verified: a mode of column mapping that is not known.
+pub fn check_in_use(metadata: &Metadata) -> Result<(), UnsupportedTable> {
     if MappingMode::of(metadata).is_none() {
         let mode = metadata.property("delta.columnMapping.mode").unwrap_or_default();
-        return in_use("columnMapping", format!("delta.columnMapping.mode = {mode}"));
+        let place = format!("delta.columnMapping.mode = {mode}");
+        return Err(UnsupportedTable::InUse { feature: "columnMapping", place });
     }
-    let has_identity = |field: &Field| field.metadata.keys().any(|name| name.starts_with("delta.identity."));
-    match schema.walk().into_iter().find(|(_, field)| has_identity(field)) {
-        Some((path, _)) => in_use("identityColumns", format!("column {path}")),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -226,25 +222,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_verified_is_refused_where_it_is_in_use() {
-        let schema = |metadata: &str| {
-            Schema::parse(&format!(
-                r#"{{"type":"struct","fields":[{{"name":"s","type":{{"type":"struct","fields":[{{"name":"a","type":"long","metadata":{metadata}}}]}}}}]}}"#
-            ))
-            .unwrap()
-        };
-        let with = |name: &str, value: &str| Metadata {
-            configuration: [(name.to_owned(), Some(value.to_owned()))].into(),
+        let with = |value: &str| Metadata {
+            configuration: [("delta.columnMapping.mode".to_owned(), Some(value.to_owned()))].into(),
             ..Metadata::default()
         };
-        let plain = schema("{}");
-        assert_eq!(check_in_use(&with("delta.columnMapping.mode", "none"), &plain), Ok(()));
-        for (metadata, schema, feature) in
-            [(Metadata::default(), schema(r#"{"delta.identity.start":1}"#), "identityColumns")]
-        {
-            match check_in_use(&metadata, &schema).unwrap_err() {
-                UnsupportedTable::InUse { feature: found, .. } => assert_eq!(found, feature),
-                other => panic!("{other}"),
-            }
+        for (mode, fits) in [("none", true), ("name", true), ("id", true), ("sideways", false)] {
+            assert_eq!(check_in_use(&with(mode)).is_ok(), fits, "{mode}");
         }
     }
 

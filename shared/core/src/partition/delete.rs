@@ -8,7 +8,7 @@ use super::history_item::Retention;
 use super::item::Current;
 use super::statistics::forget_statistics;
 use super::statistics_item::StatisticsOwner;
-use crate::catalog::{CatalogError, Revision, TableRef};
+use crate::catalog::{CatalogError, Revision, TableRef, note_retention};
 use crate::ports::{Ports, Settings};
 
 /// Deletes the partition with these values; their number need not fit the table's keys, which may have changed. One
@@ -37,6 +37,7 @@ async fn apply(
     expected: Option<&Revision>,
 ) -> Result<(), CatalogError> {
     let known = knowledge.into_known()?;
+    note_retention(ports, table, settings.history_retention_ms).await?;
     let retention = Retention::of_ms(settings.history_retention_ms);
     let plan = |old: &Current| {
         let deleted_ms = ports.clock.now_ms().max(old.valid_from_ms.saturating_add(1));

@@ -8,7 +8,7 @@ use super::descriptor::store_parts;
 use super::history_item::Retention;
 use super::item::{self, Current};
 use super::places::note_places;
-use crate::catalog::{CatalogError, Revision, TableRef};
+use crate::catalog::{CatalogError, Revision, TableRef, note_retention};
 use crate::ports::{PartitionMoves, Ports, Settings};
 use crate::store::{Item, Write};
 
@@ -71,6 +71,7 @@ async fn apply(
 ) -> Result<(), CatalogError> {
     let known = knowledge.into_known()?;
     store_parts(ports, planned.prepared.descriptor.parts(&table.table_id)).await?;
+    note_retention(ports, table, settings.history_retention_ms).await?;
     note_places(ports, table, &planned.prepared.descriptor).await?;
     let retention = Retention::of_ms(settings.history_retention_ms);
     let mut template = planned.prepared.template.clone();

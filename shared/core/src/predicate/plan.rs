@@ -26,7 +26,8 @@ use crate::partition::{
 /// joined.
 const DETAIL_MIN: usize = 1024;
 const DETAIL_FACTOR: usize = 4;
-/// A position that has more intervals than this for each range that is left becomes one range.
+/// A position that has more intervals than this for each range that is left becomes one range. So whatever the lists of a
+/// predicate multiply to, a plan looks at about `budget * INTERVALS_FACTOR` prefixes.
 const INTERVALS_FACTOR: usize = 8;
 
 /// How the keys of rows are made.
@@ -104,6 +105,8 @@ pub struct Plan {
     pub keys: Option<KeyList>,
     /// Disjoint, in order, and disjoint from the ranges.
     pub probes: Vec<Probe>,
+    /// What planning took: prefixes of keys that were looked at.
+    pub steps: usize,
 }
 
 /// Values of rows, in the order of the table's keys; all that are asked for.
@@ -136,12 +139,23 @@ pub struct Probe {
 /// Plans the reading of all rows that `predicate` asks for, with at most `max_ranges` ranges and probes together (at least
 /// one). Where there would be more, neighbours are joined; rows between them are then read in vain.
 pub fn plan(predicate: &Compiled, layout: &Layout, max_ranges: usize) -> Plan {
-    plan_within(predicate, layout, &[], max_ranges)
+    let budget = max_ranges.saturating_mul(DETAIL_FACTOR).max(DETAIL_MIN);
+    plan_in_detail(predicate, layout, &[], (max_ranges, budget))
 }
 
-/// [`plan`] for the rows whose first values, in the order of the layout, are equal to `leading` by their types.
+/// [`plan`] for the rows whose first values, in the order of the layout, are equal to `leading` by their types. In no more
+/// detail than `max_ranges` need, as it is asked for again and again during one listing.
 pub fn plan_within(predicate: &Compiled, layout: &Layout, leading: &[&str], max_ranges: usize) -> Plan {
-    let mut planner = Planner { layout, mode: predicate.mode, pieces: Vec::new(), lists: Some(Vec::new()) };
+    plan_in_detail(predicate, layout, leading, (max_ranges, max_ranges))
+}
+
+fn plan_in_detail(
+    predicate: &Compiled,
+    layout: &Layout,
+    leading: &[&str],
+    (max_ranges, budget): (usize, usize),
+) -> Plan {
+    let mut planner = Planner { layout, mode: predicate.mode, pieces: Vec::new(), lists: Some(Vec::new()), steps: 0 };
     match layout.prefix_of(predicate.key_count, leading) {
         Some(prefix) => {
             let leaves = View::of(&predicate.root).restrict(&|leaf: &Leaf| {
@@ -157,7 +171,6 @@ pub fn plan_within(predicate: &Compiled, layout: &Layout, leading: &[&str], max_
             if !leading.is_empty() {
                 planner.lists = None;
             }
-            let budget = max_ranges.saturating_mul(DETAIL_FACTOR).max(DETAIL_MIN);
             planner.descend(&leaves, Prefix { bytes: prefix, scalars: Vec::new() }, leading.len(), budget);
         }
         None => {
@@ -298,12 +311,14 @@ struct Planner<'l> {
     pieces: Vec<Piece>,
     /// Values of the rows that are asked for, in the order of the layout, as long as all are known.
     lists: Option<Vec<Vec<Option<Scalar>>>>,
+    steps: usize,
 }
 
 impl Planner<'_> {
     /// Plans what has this prefix, which ends before position `at`. A position is taken up as long as there is a `budget`,
     /// which the values of one share.
     fn descend(&mut self, view: &View<'_>, prefix: Prefix, at: usize, budget: usize) {
+        self.steps += 1;
         let is_known = match view {
             View::Constant(false) => return,
             View::Constant(true) => true,
@@ -429,7 +444,7 @@ impl Planner<'_> {
 
     fn finish(self, predicate: &Compiled, max_ranges: usize) -> Plan {
         let keys = self.lists.and_then(|lists| list_keys(lists, self.layout, predicate.key_count));
-        let mut plan = Plan { ranges: Vec::new(), is_exact: true, keys, probes: Vec::new() };
+        let mut plan = Plan { ranges: Vec::new(), is_exact: true, keys, probes: Vec::new(), steps: self.steps };
         for Piece { range, kind } in join_neighbours(self.pieces, max_ranges) {
             match kind {
                 PieceKind::Read { is_exact } => {

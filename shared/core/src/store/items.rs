@@ -297,6 +297,21 @@ pub struct ItemUsage {
 }
 
 impl ItemUsage {
+    pub fn plus(&self, other: &ItemUsage) -> ItemUsage {
+        ItemUsage {
+            gets: self.gets + other.gets,
+            batch_gets: self.batch_gets + other.batch_gets,
+            queries: self.queries + other.queries,
+            puts: self.puts + other.puts,
+            deletes: self.deletes + other.deletes,
+            batch_deletes: self.batch_deletes + other.batch_deletes,
+            transactions: self.transactions + other.transactions,
+            items_read: self.items_read + other.items_read,
+            read_half_units: self.read_half_units + other.read_half_units,
+            write_units: self.write_units + other.write_units,
+        }
+    }
+
     pub fn since(&self, earlier: &ItemUsage) -> ItemUsage {
         ItemUsage {
             gets: self.gets - earlier.gets,

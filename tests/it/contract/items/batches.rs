@@ -4,9 +4,9 @@ use kit::values::{item, padded};
 use lakewarden_core::store::memory::ManualClock;
 use lakewarden_core::store::{Condition, Consistency, Item, ItemUsage, Key, StoreErrorKind, Table, Value, get_every};
 
-use super::{Bench, assert_kind, dynamodb, key, memory};
+use super::{Bench, assert_kind, beside, dynamodb, key, memory};
 
-contract!(memory, dynamodb =>
+contract!(memory, dynamodb, beside =>
     a_batch_get_reads_across_tables,
     a_batch_get_takes_a_hundred_keys,
     a_batch_get_of_more_than_sixteen_megabytes_has_leftovers,

@@ -5,9 +5,9 @@ use lakewarden_core::store::{
     Condition, Consistency, Item, ItemUsage, Key, StoreErrorKind, Table, Value, WriteError, item_size_bytes,
 };
 
-use super::{Bench, assert_kind, dynamodb, key, memory};
+use super::{Bench, assert_kind, beside, dynamodb, key, memory};
 
-contract!(memory, dynamodb =>
+contract!(memory, dynamodb, beside =>
     every_condition_holds_or_answers_what_was_there,
     every_kind_of_value_survives,
     every_table_takes_its_keys,

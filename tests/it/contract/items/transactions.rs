@@ -5,9 +5,9 @@ use lakewarden_core::store::{
     CancelReason, Condition, Consistency, Item, ItemUsage, Key, StoreErrorKind, Table, TransactError, Value, Write,
 };
 
-use super::{Bench, dynamodb, key, memory};
+use super::{Bench, beside, dynamodb, key, memory};
 
-contract!(memory, dynamodb =>
+contract!(memory, dynamodb, beside =>
     a_transaction_happens_across_tables,
     a_cancelled_transaction_gives_its_reasons_in_order,
     a_token_is_carried_out_once,

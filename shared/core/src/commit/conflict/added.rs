@@ -1,7 +1,9 @@
 //! Winners that added files which the candidate should have read, or which it adds too.
 
+use super::winner::Added;
 use super::{Check, Conflict};
 use crate::commit::isolation::Isolation;
+use crate::commit::row_level::Match;
 use crate::commit::table_facts::FileValues;
 use crate::commit::verdict::Exception;
 
@@ -9,20 +11,42 @@ impl Check<'_> {
     /// Files with new rows count, unless partition values or statistics say that none of them was read, also on tables
     /// without partitions. Rearranged rows and other deletion vectors of a file bring nothing that was not there: whether
     /// those were read is asked of what was removed.
-    pub(super) fn added_files(&self) -> Result<(), Conflict> {
+    pub(super) fn added_files(&mut self) -> Result<(), Conflict> {
         if !self.looks_at_added() {
             return Ok(());
         }
-        for file in self.winner.adds.iter().filter(|file| self.winner.brings_rows(file)) {
+        let winner = self.winner;
+        for file in winner.adds.iter().filter(|file| winner.brings_rows(file)) {
             let values =
                 FileValues { partition_values: Some(&file.add.partition_values), stats: file.add.stats.as_deref() };
-            if let Some(reason) = self.may_have_read(values) {
-                let text = format!("version {} added a file that this commit should have read", self.version());
-                let refusal = self.refusal(Exception::ConcurrentAppendException, reason, text);
-                return Err(refusal.file(&file.add.path).into());
-            }
+            let Some(reason) = self.may_have_read(values) else { continue };
+            let text = format!("version {} added a file that this commit should have read", self.version());
+            let (reason, text) = match self.row_that_was_read(file) {
+                Some(Match::No) => continue,
+                Some(Match::Row(row, values)) => {
+                    (reason, format!("{text}: its row {row} ({values}) may be one of those"))
+                }
+                Some(Match::TooMuch(why)) => ("ALLOTTED_TIME_EXCEEDED", format!("{text}, unless it was read: {why}")),
+                Some(Match::Unknown(why)) => (reason, format!("{text}; its rows cannot be told: {why}")),
+                None => (reason, text),
+            };
+            let refusal = self.refusal(Exception::ConcurrentAppendException, reason, text);
+            return Err(refusal.file(&file.add.path).into());
         }
         Ok(())
+    }
+
+    /// For a candidate that is judged by rows, a file that only its statistics say may have been read is looked into. Nothing
+    /// where files are judged as a whole; until it was looked into it counts as harmless.
+    fn row_that_was_read(&mut self, file: &Added<'_>) -> Option<Match> {
+        self.statement.ok()?;
+        match self.row_facts().and_then(|facts| facts.matches.get(&file.key.at)) {
+            Some(found) => Some(found.clone()),
+            None => {
+                self.folded.rows.needs.files.insert(file.key.at.clone(), file.add.clone());
+                Some(Match::No)
+            }
+        }
     }
 
     /// Under WriteSerializable the candidate may be ordered before a blind append, unless it changes the metadata.

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{Before, Check, Conflict};
+use crate::commit::identity;
 use crate::commit::verdict::Exception;
 use crate::delta::schema::{DataType, Field, Schema, join};
 use crate::delta::{Metadata, Protocol, features};
+use crate::ports::IdentityWriters;
 
 const ROW_TRACKING: &str = "delta.enableRowTracking";
 const MATERIALIZED_COLUMNS: [&str; 2] =
@@ -52,7 +54,15 @@ impl Check<'_> {
                 return Ok(());
             }
             Before::Unknown => Err(Offence::of("the log no longer tells what it was before")),
-            Before::Known(table) => check_change(&table.metadata, theirs, &table.protocol),
+            Before::Known(table) => {
+                let info = self.winner.commit.actions.commit_info.as_ref();
+                let marks = if identity::says_marks_only(info, self.inputs.identity_writers) {
+                    Marks::MayMove
+                } else {
+                    Marks::Stay
+                };
+                check_change(&table.metadata, theirs, &table.protocol, marks)
+            }
         };
         if let Err(offence) = found {
             let text = format!("version {version} changed the table's metadata: {}", offence.what);
@@ -70,7 +80,10 @@ impl Check<'_> {
     /// The next value of an identity column is part of the schema: every insert moves it, so nobody may write beside
     /// anybody.
     fn identity_columns(&self) -> Result<(), Conflict> {
-        match identity_column(self.inputs.table.schema) {
+        if self.inputs.identity_writers == IdentityWriters::HighWaterMark {
+            return Ok(());
+        }
+        match identity::first_column(self.inputs.table.schema) {
             None => Ok(()),
             Some(column) => {
                 let text = format!(
@@ -84,12 +97,14 @@ impl Check<'_> {
     }
 }
 
-fn identity_column(schema: &Schema) -> Option<String> {
-    let is_identity = |field: &Field| field.metadata.keys().any(|name| name.starts_with("delta.identity."));
-    schema.walk().into_iter().find(|(_, field)| is_identity(field)).map(|(path, _)| path)
+/// Whether a winner may have moved the marks of identity columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Marks {
+    Stay,
+    MayMove,
 }
 
-fn check_change(before: &Metadata, after: &Metadata, protocol: &Protocol) -> Result<(), Offence> {
+fn check_change(before: &Metadata, after: &Metadata, protocol: &Protocol, marks: Marks) -> Result<(), Offence> {
     for (differs, what) in [
         (before.id != after.id, "its id"),
         (before.name != after.name, "the table's name"),
@@ -103,7 +118,7 @@ fn check_change(before: &Metadata, after: &Metadata, protocol: &Protocol) -> Res
         }
     }
     check_properties(before, after, protocol)?;
-    check_schema(before, after)
+    check_schema(before, after, marks)
 }
 
 fn check_properties(before: &Metadata, after: &Metadata, protocol: &Protocol) -> Result<(), Offence> {
@@ -152,14 +167,20 @@ fn is_harmless(name: &str, old: Option<&str>, new: &str, change: &Change<'_>) ->
     }
 }
 
-/// Columns may only have got ids and physical names, by which the files that exist are still found.
-fn check_schema(before: &Metadata, after: &Metadata) -> Result<(), Offence> {
+/// Columns may only have got ids and physical names, by which the files that exist are still found; and other marks, where
+/// those may move.
+fn check_schema(before: &Metadata, after: &Metadata, marks: Marks) -> Result<(), Offence> {
     if before.schema_string == after.schema_string {
         return Ok(());
     }
     let unreadable = |_| Offence::of("a schema that cannot be read");
-    let old = Schema::parse(&before.schema_string).map_err(unreadable)?;
-    let new = Schema::parse(&after.schema_string).map_err(unreadable)?;
+    let mut old = Schema::parse(&before.schema_string).map_err(unreadable)?;
+    let mut new = Schema::parse(&after.schema_string).map_err(unreadable)?;
+    if marks == Marks::MayMove {
+        for field in old.fields.iter_mut().chain(&mut new.fields) {
+            field.metadata.remove(identity::HIGH_WATER_MARK);
+        }
+    }
     if old == new {
         return Ok(());
     }
@@ -290,7 +311,8 @@ mod tests {
             (vec![("delta.checkpointPolicy", "v2")], vec![], &[], false),
         ];
         for (old, new, features, fits) in cases {
-            let found = check_change(&metadata(&plain, &old), &metadata(&plain, &new), &protocol(features));
+            let found =
+                check_change(&metadata(&plain, &old), &metadata(&plain, &new), &protocol(features), Marks::Stay);
             assert_eq!(found.is_ok(), fits, "{old:?} {new:?}: {found:?}");
         }
     }
@@ -305,7 +327,24 @@ mod tests {
             (Metadata { partition_columns: vec!["a".into()], ..old.clone() }, "the partition columns"),
             (Metadata { created_time: Some(1), ..old.clone() }, "the time of its creation"),
         ] {
-            assert_eq!(check_change(&old, &new, &protocol(&[])).unwrap_err().what, what);
+            assert_eq!(check_change(&old, &new, &protocol(&[]), Marks::Stay).unwrap_err().what, what);
+        }
+    }
+
+    #[test]
+    fn marks_may_move_where_they_may() {
+        let with = |mark: i64, comment: &str| {
+            let identity = json!({"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.highWaterMark": mark, "c": comment});
+            metadata(&schema(vec![column("a", json!("long"), identity)]), &[])
+        };
+        for (new, marks, fits) in [
+            (with(2, ""), Marks::MayMove, true),
+            (with(2, ""), Marks::Stay, false),
+            (with(1, ""), Marks::Stay, true),
+            (with(2, "x"), Marks::MayMove, false),
+            (Metadata { name: Some("n".into()), ..with(2, "") }, Marks::MayMove, false),
+        ] {
+            assert_eq!(check_change(&with(1, ""), &new, &protocol(&[]), marks).is_ok(), fits, "{new:?} {marks:?}");
         }
     }
 
@@ -328,13 +367,18 @@ mod tests {
             ),
         ];
         for (new, column) in cases {
-            let found =
-                check_change(&metadata(&old, &[]), &metadata(&new, &[(MAPPING_MODE, "name")]), &protocol(&[])).err();
+            let found = check_change(
+                &metadata(&old, &[]),
+                &metadata(&new, &[(MAPPING_MODE, "name")]),
+                &protocol(&[]),
+                Marks::Stay,
+            )
+            .err();
             assert_eq!(found.and_then(|offence| offence.column).unwrap_or_default(), column, "{new}");
         }
         let (plain, new) = (metadata(&old, &[]), metadata(&schema(vec![mapped_a]), &[]));
-        assert!(check_change(&plain, &new, &protocol(&[])).is_err(), "one column less");
+        assert!(check_change(&plain, &new, &protocol(&[]), Marks::Stay).is_err(), "one column less");
         let spaced = Metadata { schema_string: old.to_string().replace(':', " : "), ..plain.clone() };
-        assert_eq!(check_change(&plain, &spaced, &protocol(&[])), Ok(()));
+        assert_eq!(check_change(&plain, &spaced, &protocol(&[]), Marks::Stay), Ok(()));
     }
 }

@@ -15,10 +15,12 @@ mod domains;
 #[cfg(test)]
 mod laws;
 mod metadata;
+mod moves;
 mod own;
 mod protocol;
 mod removed;
 mod row_tracking;
+mod rows;
 #[cfg(test)]
 mod tests;
 mod winner;
@@ -30,13 +32,16 @@ use super::facts::{FileFacts, TableAtRead};
 use super::isolation::Isolation;
 use super::read_set::BoundReads;
 use super::rebase::RowIds;
+use super::row_level::{self, RowFacts, RowFold, Statement};
 use super::table_facts::{FileValues, TableFacts};
 use super::verdict::{Exception, Refusal};
 use super::version_record::Blindness;
 use crate::delta::snapshot::{FileKey, LoggedCommit};
 use crate::delta::{DomainMetadata, PathError, Version};
+use crate::ports::IdentityWriters;
 use crate::store::ObjectKey;
 pub use own::landed;
+use rows::Ready;
 use winner::Winner;
 
 /// What the fold found.
@@ -54,7 +59,7 @@ impl From<Refusal> for Conflict {
     }
 }
 
-pub(super) const RETRY: &str =
+pub(in crate::commit) const RETRY: &str =
     "read the table again, redo the operation on its new state, and propose it under a new id";
 
 /// What is known of the table as the candidate read it.
@@ -75,8 +80,11 @@ pub struct FoldInputs<'a> {
     /// As the candidate would find it: at the latest version.
     pub table: TableFacts<'a>,
     pub files: Option<&'a FileFacts>,
+    /// What was read of vectors and rows.
+    pub rows: Option<&'a RowFacts>,
     /// What was recorded of winners that we admitted.
     pub blindness: &'a BTreeMap<Version, Blindness>,
+    pub identity_writers: IdentityWriters,
 }
 
 /// What the candidate has to take over from the winners, and what could not be decided yet.
@@ -102,6 +110,8 @@ pub struct Folded {
     tombstones: BTreeMap<String, DomainMetadata>,
     /// A winner switched row tracking on.
     pub ids_not_preserved: bool,
+    /// Files whose rows both sides changed or moved.
+    pub rows: RowFold,
 }
 
 impl Folded {
@@ -118,6 +128,7 @@ impl Folded {
             stripped: BTreeMap::new(),
             tombstones: BTreeMap::new(),
             ids_not_preserved: false,
+            rows: RowFold::default(),
         }
     }
 
@@ -130,6 +141,7 @@ impl Folded {
             || !self.dropped.is_empty()
             || !self.stripped.is_empty()
             || !self.tombstones.is_empty()
+            || !self.rows.is_empty()
     }
 
     /// Lines that an unbackfill adds.
@@ -151,10 +163,25 @@ pub fn fold<'a>(
 ) -> Result<Folded, Conflict> {
     let mut folded = Folded::new(before);
     let reads = inputs.candidate.reads.bind(inputs.table);
-    for commit in winners {
+    let statement = row_level::eligible(inputs.candidate, inputs.table, &reads);
+    let pairs = rows::pairs_of(inputs.candidate);
+    let commits: Vec<&LoggedCommit> = winners.into_iter().collect();
+    for (index, commit) in commits.iter().copied().enumerate() {
+        let earlier = commits.get(..index).unwrap_or_default();
         let winner = Winner::of(inputs.table.root, commit, inputs.blindness.get(&commit.version).copied())
             .map_err(|error| damaged(commit, &error))?;
-        Check { inputs, reads: &reads, winner: &winner, folded: &mut folded }.run()?;
+        Check {
+            inputs,
+            reads: &reads,
+            statement,
+            pairs: &pairs,
+            earlier,
+            winner: &winner,
+            folded: &mut folded,
+            merged: rows::Keys::new(),
+            why_by_file: None,
+        }
+        .run()?;
     }
     Ok(folded)
 }
@@ -169,8 +196,18 @@ fn damaged(commit: &LoggedCommit, error: &PathError) -> Conflict {
 struct Check<'a> {
     inputs: FoldInputs<'a>,
     reads: &'a BoundReads,
+    /// What row-level rules assume of the candidate, or why they do not hold for it.
+    statement: Result<Statement, &'static str>,
+    /// Files that the candidate gives another deletion vector: places of its removes and adds.
+    pairs: &'a BTreeMap<ObjectKey, (usize, usize)>,
+    /// Winners before this one.
+    earlier: &'a [&'a LoggedCommit],
     winner: &'a Winner<'a>,
     folded: &'a mut Folded,
+    /// Files that were merged with this winner.
+    merged: rows::Keys,
+    /// Why a file that both sides changed rows of is judged as a whole.
+    why_by_file: Option<String>,
 }
 
 impl Check<'_> {
@@ -181,8 +218,10 @@ impl Check<'_> {
         self.domains()?;
         self.applications()?;
         self.backfills()?;
-        self.added_files()?;
-        self.removed_files()?;
+        if self.merge_rows()? == Ready::Yes {
+            self.added_files()?;
+            self.removed_files()?;
+        }
         self.added_twice()?;
         self.remember();
         Ok(())

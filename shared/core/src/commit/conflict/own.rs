@@ -3,6 +3,7 @@
 use crate::commit::candidate::Candidate;
 use crate::commit::isolation::ROW_TRACKING_DOMAIN;
 use crate::commit::keys::content_hash;
+use crate::commit::row_level::edits::TAG_PROPOSAL;
 use crate::commit::verdict::{Exception, Refusal};
 use crate::delta::snapshot::LoggedCommit;
 use crate::delta::{Actions, Version};
@@ -16,6 +17,10 @@ pub fn landed<'a>(
 ) -> Result<Option<Version>, Refusal> {
     for winner in winners {
         if winner.bytes.len() == candidate.bytes.len() && content_hash(&winner.bytes) == candidate.sha256 {
+            return Ok(Some(winner.version));
+        }
+        // Published with other rows than it was proposed with.
+        if proposal_of(winner) == Some(&candidate.sha256) {
             return Ok(Some(winner.version));
         }
         let txn_id = winner.actions.commit_info.as_ref().and_then(|info| info.text("txnId"));
@@ -34,6 +39,11 @@ pub fn landed<'a>(
         .won_by(winner.version, winner.actions.operation()));
     }
     Ok(None)
+}
+
+/// The proposal that we published with changes, as the commit says.
+fn proposal_of(winner: &LoggedCommit) -> Option<&str> {
+    winner.actions.commit_info.as_ref()?.0.get("tags")?.get(TAG_PROPOSAL)?.as_str()
 }
 
 /// The actions without what depends on the version that they became.

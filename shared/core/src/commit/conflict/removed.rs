@@ -1,11 +1,12 @@
 //! Winners that removed files which the candidate read or removes too.
 
+use super::moves::Undoing;
 use super::{Check, Conflict};
 use crate::commit::facts::AtRead;
 use crate::commit::read_set::{self, Reads};
 use crate::commit::table_facts::FileValues;
-use crate::commit::verdict::{Exception, Refusal};
-use crate::delta::{Actions, RemoveFile};
+use crate::commit::verdict::{Exception, Refusal, clip};
+use crate::delta::RemoveFile;
 use crate::store::ObjectKey;
 
 impl Check<'_> {
@@ -14,22 +15,35 @@ impl Check<'_> {
     pub(super) fn removed_files(&mut self) -> Result<(), Conflict> {
         let winner = self.winner;
         for (key, remove) in &winner.removes {
-            if self.folded.dropped.contains(key) || self.only_moved(key, remove) {
+            if self.folded.dropped.contains(key) || self.merged.contains(key) {
+                continue;
+            }
+            if self.folded.rows.undone.outputs.contains_key(key) {
+                let text = format!("version {} took up rows that were moved before: {}", self.version(), remove.path);
+                let refusal = self.refusal(Exception::ConcurrentDeleteReadException, "SAME_FILE", text);
+                return Err(refusal.file(&remove.path).into());
+            }
+            if self.only_moved(key, remove) || self.does_not_mind(key, remove) {
+                continue;
+            }
+            if matches!(self.undo(key, remove), Undoing::Done) {
                 continue;
             }
             let candidate = self.inputs.candidate;
             // Two rearrangements of one file meet in what they remove, not in what they read.
             let moved_twice = candidate.removed.contains(key) && candidate.is_rearrangement() && !remove.data_change;
             if moved_twice {
-                return Err(self.removed_twice(remove));
+                self.removed_twice(key, remove)?;
+                continue;
             }
             if let Some(reason) = self.was_read(key, remove) {
                 let text = format!("version {} removed a file that this commit read: {}", self.version(), remove.path);
                 let refusal = self.refusal(Exception::ConcurrentDeleteReadException, reason, text).file(&remove.path);
-                return Err(self.or_superseded(refusal));
+                self.drop_bin(key, self.explained(key, refusal))?;
+                continue;
             }
             if candidate.removed.contains(key) {
-                return Err(self.removed_twice(remove));
+                self.removed_twice(key, remove)?;
             }
         }
         Ok(())
@@ -51,10 +65,20 @@ impl Check<'_> {
         true
     }
 
-    fn removed_twice(&self, remove: &RemoveFile) -> Conflict {
+    /// Says why rows did not decide where both sides changed them.
+    fn explained(&self, key: &ObjectKey, mut refusal: Refusal) -> Refusal {
+        if self.pair(key).is_some() && self.winner.replaced(key).is_some() {
+            let why = self.why_by_file.clone().or_else(|| self.statement.err().map(str::to_owned));
+            let unwritten = || "rows that the commit matched and did not write may be among them".to_owned();
+            refusal.more.push(clip(&format!("not judged by rows: {}", why.unwrap_or_else(unwritten))));
+        }
+        refusal
+    }
+
+    fn removed_twice(&mut self, key: &ObjectKey, remove: &RemoveFile) -> Result<(), Conflict> {
         let text = format!("version {} removed a file that this commit removes too: {}", self.version(), remove.path);
         let refusal = self.refusal(Exception::ConcurrentDeleteDeleteException, "SAME_FILE", text);
-        self.or_superseded(refusal.file(&remove.path))
+        self.drop_bin(key, refusal.file(&remove.path))
     }
 
     /// Why the candidate may have read rows of the file.
@@ -93,30 +117,4 @@ impl Check<'_> {
             }),
         }
     }
-
-    /// On tables with deletion vectors a rearrangement that lost its input is not needed any more, unless it or the
-    /// winner clusters: then it is a conflict like any other.
-    fn or_superseded(&self, refusal: Refusal) -> Conflict {
-        let clusters = clusters(&self.inputs.candidate.actions) || self.winner_clusters();
-        let moves_rows = self.inputs.candidate.is_rearrangement() && !self.inputs.candidate.removed.is_empty();
-        if moves_rows && self.inputs.table.has_deletion_vectors && !clusters {
-            Conflict::Superseded(refusal)
-        } else {
-            Conflict::Refused(refusal)
-        }
-    }
-
-    fn winner_clusters(&self) -> bool {
-        clusters(&self.winner.commit.actions)
-    }
-}
-
-/// Whether a commit sorts rows by columns (ZORDER, clustering), so that none keeps its place.
-fn clusters(actions: &Actions) -> bool {
-    let Some(info) = &actions.commit_info else { return false };
-    ["zOrderBy", "clusterBy"].iter().any(|name| is_given(info.parameter(name)))
-}
-
-fn is_given(parameter: Option<String>) -> bool {
-    parameter.is_some_and(|text| !matches!(text.trim(), "" | "[]"))
 }

@@ -4,6 +4,7 @@ use crate::commit::judge::Judgement;
 use crate::commit::tests::judging::{Scene, add, append, domain, info, metadata, moved, protocol, reads, remove, txn};
 use crate::commit::version_record::Blindness;
 use crate::delta::Version;
+use crate::ports::IdentityWriters;
 use crate::ports::IsolationLevel::{Serializable, WriteSerializable};
 
 const FEATURES: [&str; 4] = ["appendOnly", "invariants", "domainMetadata", "rowTracking"];
@@ -126,13 +127,50 @@ async fn the_candidate_adopts_harmless_metadata_and_is_compared_with_it() {
 
 #[tokio::test]
 async fn a_table_with_an_identity_column_has_no_concurrent_writers() {
-    let mut scene = plain(&["p"], json!({}));
-    let text = scene.creation[1]["metaData"]["schemaString"].as_str().unwrap();
-    let text = text.replacen(r#""metadata":{}"#, r#""metadata":{"delta.identity.start":1}"#, 1);
-    scene.creation[1]["metaData"]["schemaString"] = json!(text);
-    let scene = scene.candidate(new("c"));
-    assert_eq!(scene.clone().won_by(new("w")).outcome().await, "MetadataChangedException IDENTITY_COLUMN");
-    assert_eq!(scene.outcome().await, "UnsupportedTableException UNSUPPORTED_FEATURE");
+    let identity = |mark: i64| {
+        let mut scene = plain(&["p"], json!({}));
+        scene.creation[0] = json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 6}});
+        let text = scene.creation[1]["metaData"]["schemaString"].as_str().unwrap();
+        let column = format!(
+            r#""metadata":{{"delta.identity.start":1,"delta.identity.step":1,"delta.identity.highWaterMark":{mark}}}"#
+        );
+        scene.creation[1]["metaData"]["schemaString"] = json!(text.replacen(r#""metadata":{}"#, &column, 1));
+        scene
+    };
+    let conflict = "MetadataChangedException IDENTITY_COLUMN";
+    let scene = identity(0).candidate(new("c"));
+    assert_eq!(scene.clone().won_by(new("w")).outcome().await, conflict);
+    assert_eq!(scene.clone().won_by(vec![txn("a", 1)]).outcome().await, conflict);
+    assert_eq!(scene.outcome().await, "admitted");
+    // What inserts do: they move the mark.
+    let inserts = |tag: &str, info_more: Value| {
+        let mut lines = vec![identity(7).creation[1].clone(), add(&format!("p=x/{tag}"), 20)];
+        lines.push(info(
+            "WRITE",
+            json!({"operationParameters": {"mode": "Append"}, "engineInfo": tag, "tags": info_more}),
+        ));
+        lines
+    };
+    let tagged = json!({"delta.identity.schemaUpdate": "true"});
+    assert_eq!(identity(0).candidate(inserts("c", json!({}))).outcome().await, "admitted");
+    let metadata_change = "MetadataChangedException METADATA_CHANGE";
+    for (winner, candidate, by_setting) in [
+        (inserts("w", tagged.clone()), new("c"), "admitted"),
+        (inserts("w", json!({})), new("c"), metadata_change),
+        (inserts("w", json!({"delta.identity.schemaUpdate": "false"})), new("c"), metadata_change),
+        (inserts("w", tagged.clone()), inserts("c", tagged), metadata_change),
+        (new("w"), new("c"), "admitted"),
+    ] {
+        let mut scene = identity(0).won_by(winner).candidate(candidate);
+        assert_eq!(scene.outcome().await, conflict);
+        scene.identity = IdentityWriters::HighWaterMark;
+        assert_eq!(scene.outcome().await, by_setting);
+    }
+    // A mark that goes back.
+    let mut back = identity(8).candidate(inserts("c", json!({})));
+    assert_eq!(back.outcome().await, "SchemaMismatchException IDENTITY_MARK");
+    back.candidate[0] = identity(9).creation[1].clone();
+    assert_eq!(back.outcome().await, "admitted");
 }
 
 #[tokio::test]

@@ -171,6 +171,6 @@ fn broken(path: &str, text: String) -> Refusal {
         text,
         "give every field a fresh id and a physical name, and raise delta.columnMapping.maxColumnId with them",
     )
-    .class("DELTA_INVALID_COLUMN_MAPPING");
+    .class("LAKEWARDEN_INVALID_COLUMN_MAPPING");
     if path.is_empty() { refusal } else { refusal.column(path) }
 }

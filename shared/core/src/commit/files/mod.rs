@@ -24,6 +24,7 @@ use super::candidate::Candidate;
 use super::constraints::{self, Policy, Rule};
 use super::context::Context;
 use super::error::CommitError;
+use super::identity;
 use super::judge::Admission;
 use super::sanity::row_count;
 use super::statistics_honesty::check_statistics;
@@ -71,7 +72,8 @@ pub struct Checked {
 /// whether change-feed files exist. One ranged GET for each added file (two for large footers, one HEAD where the footer
 /// is known), one HEAD for each change-feed file; more only for columns that constraints need and statistics do not tell.
 ///
-/// A footer that was `seen` under the head that is judged against costs nothing.
+/// A footer that was read ahead for another proposal of the batch is a known one, too; those of the proposal whose turn it
+/// is cost nothing more when they were read with these.
 pub(super) async fn check_files(
     ctx: Context<'_>,
     candidate: &Candidate,
@@ -226,10 +228,12 @@ impl<'a> FileJudge<'a> {
     ) -> Result<(Arc<Footer>, Option<OwnedSemaphorePermit>), FileError> {
         self.ctx.check_time("reading data files", 0)?;
         let size = u64::try_from(add.size).unwrap_or(0);
-        if let Some(seen) = self.seen.footer(key, size) {
+        let seen = self.seen.footer(key, size).cloned();
+        if let Some(seen) = seen.as_ref().filter(|_| self.seen.just_now) {
             return Ok((seen.clone(), None));
         }
-        if let Some(known) = self.cache.get(key) {
+        // Whoever deletes or replaces files need not have told the head.
+        if let Some(known) = seen.or_else(|| self.cache.get(key)) {
             let meta = check_there(self.ctx, &add.path, key, add.size).await?;
             if meta.etag == known.etag {
                 return Ok((known, None));
@@ -265,6 +269,8 @@ impl<'a> FileJudge<'a> {
         let fields = file_fields(metadata);
         let mut warnings = check.warnings;
         warnings.extend(partition::check_partition_values(add, metadata, &fields, self)?);
+        let numbers = &self.admission.numbers;
+        warnings.extend(identity::check_file(add, metadata, &fields, &self.admission.schema, self.mode, numbers)?);
         check_statistics(add, metadata, &fields, &self.admission.schema, self.mode)?;
         warnings.extend(values::check_values(self, add, key, &footer, &fields, &check.unproved).await?);
         let warnings = warnings.into_iter().map(|warning| clip(&format!("{}: {warning}", add.path))).collect();

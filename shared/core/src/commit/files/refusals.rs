@@ -35,7 +35,7 @@ pub(super) fn footer_refusal(path: &str, error: &FooterError) -> Refusal {
             other.to_string(),
             "data files must be plain, complete Parquet files",
         )
-        .class("LAKEWARDEN_UNREADABLE_FILE")
+        .class("DELTA_FAILED_READ_FILE_FOOTER")
         .file(path),
     }
 }
@@ -91,6 +91,6 @@ pub(super) fn group_rows_differ(metadata: &ParquetMetaData) -> Option<Refusal> {
             text,
             "data files must be plain, complete Parquet files",
         )
-        .class("LAKEWARDEN_UNREADABLE_FILE")
+        .class("DELTA_FAILED_READ_FILE_FOOTER")
     })
 }

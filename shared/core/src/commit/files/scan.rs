@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use parquet::file::metadata::RowGroupMetaData;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::refusals::{changed, missing};
@@ -13,6 +14,7 @@ use super::{FileError, FileJudge};
 use crate::commit::context::Context;
 use crate::commit::error::CommitError;
 use crate::commit::sql::{Expr, truth_of};
+use crate::commit::verdict::RowRange;
 use crate::delta::footer::{Datum, Footer, Kind, PagesError, chunk_range, read_leaf};
 use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey};
 
@@ -61,6 +63,27 @@ pub(super) struct RowRule {
     pub groups: Vec<usize>,
 }
 
+/// Rows that break a rule: one, or those of a row group of which one does.
+pub(super) struct Broken {
+    /// Where, and the values.
+    pub text: String,
+    pub rows: Option<RowRange>,
+}
+
+/// The rows of a row group within their file.
+pub(super) fn rows_of_group(footer: &Footer, group: usize) -> Option<RowRange> {
+    let count = |group: &RowGroupMetaData| u64::try_from(group.num_rows()).ok();
+    let groups = footer.metadata.row_groups();
+    let first = groups.get(..group)?.iter().try_fold(0_u64, |sum, group| sum.checked_add(count(group)?))?;
+    let last = first.checked_add(count(groups.get(group)?)?.checked_sub(1)?)?;
+    Some(RowRange { first, last })
+}
+
+fn row_of_group(footer: &Footer, group: usize, row: u64) -> Option<RowRange> {
+    let row = rows_of_group(footer, group)?.first.checked_add(row)?;
+    Some(RowRange { first: row, last: row })
+}
+
 /// No decision.
 pub(super) enum Undecided {
     Failed(FileError),
@@ -86,7 +109,7 @@ impl FileJudge<'_> {
         key: &ObjectKey,
         footer: &Footer,
         question: &NotNull,
-    ) -> Result<Option<String>, Undecided> {
+    ) -> Result<Option<Broken>, Undecided> {
         let _one = self.budget.one.acquire().await.map_err(|_| because("nothing is read any more"))?;
         for group in &question.groups {
             let mut entry = 0_u64;
@@ -100,7 +123,11 @@ impl FileJudge<'_> {
             })
             .await?;
             if let Some(entry) = found {
-                return Ok(Some(format!("row group {group}, entry {entry}")));
+                // Entries of a leaf inside of an array or a map are not rows.
+                let is_flat = footer.metadata.file_metadata().schema_descr().columns();
+                let is_flat = is_flat.get(question.leaf).is_some_and(|column| column.max_rep_level() == 0);
+                let rows = if is_flat { row_of_group(footer, *group, entry) } else { rows_of_group(footer, *group) };
+                return Ok(Some(Broken { text: format!("row group {group}, entry {entry}"), rows }));
             }
         }
         Ok(None)
@@ -112,7 +139,7 @@ impl FileJudge<'_> {
         key: &ObjectKey,
         footer: &Footer,
         rule: &RowRule,
-    ) -> Result<Option<String>, Undecided> {
+    ) -> Result<Option<Broken>, Undecided> {
         let _one = self.budget.one.acquire().await.map_err(|_| because("nothing is read any more"))?;
         for group in &rule.groups {
             let rows = footer.metadata.row_groups().get(*group).map_or(0, |group| group.num_rows());
@@ -140,7 +167,9 @@ impl FileJudge<'_> {
                 if truth_of(&rule.expr, &values).map_err(because)? != Some(true) {
                     let shown = values.iter().map(|value| value.as_ref().map_or("null".to_owned(), Datum::to_string));
                     let shown: Vec<String> = shown.collect();
-                    return Ok(Some(format!("row {row} of row group {group}: {}", shown.join("; "))));
+                    let rows = row_of_group(footer, *group, u64::try_from(row).unwrap_or(u64::MAX));
+                    let text = format!("row {row} of row group {group}: {}", shown.join("; "));
+                    return Ok(Some(Broken { text, rows }));
                 }
             }
         }
@@ -206,8 +235,9 @@ impl ColumnReads<'_> {
             return Err(Undecided::TooMuch("too much would have to be read".to_owned()));
         }
         let bytes = self.fetch(key, footer, start, length).await?;
-        read_leaf(bytes, start, chunk, kind, rows, out).map_err(|error| match error {
+        read_leaf(&bytes, chunk, kind, rows, out).map_err(|error| match error {
             PagesError::Codec(text) => because(format!("its compression is not read here ({text})")),
+            PagesError::TooMuch => Undecided::TooMuch(error.to_string()),
             PagesError::Damaged(text) => because(format!("its pages cannot be read ({text})")),
         })
     }

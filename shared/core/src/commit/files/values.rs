@@ -1,7 +1,7 @@
 //! What must hold of every row of a file: proved or refuted by statistics, else by the table's policy.
 
 use super::partition::describe;
-use super::scan::{NotNull, RowRule, Undecided};
+use super::scan::{Broken, NotNull, RowRule, Undecided, rows_of_group};
 use super::{FileError, FileJudge};
 use crate::commit::constraints::{Policy, Range, Rule, RuleKind, partition_datum, truth};
 use crate::commit::sql::Expr;
@@ -219,7 +219,8 @@ fn decide(rule: &Rule, mut row_rule: RowRule, add: &AddFile, footer: &Footer) ->
                 Source::Leaf { leaf, kind } => describe(&facts_of_group(group, *leaf, kind)),
             });
             let facts: Vec<String> = facts.collect();
-            return Err(violated(&add.path, rule, &format!("row group {index}: {}", facts.join("; "))));
+            let text = format!("row group {index}: {}", facts.join("; "));
+            return Err(violated(&add.path, rule, &Broken { text, rows: rows_of_group(footer, index) }));
         }
         if !found.always {
             row_rule.groups.push(index);
@@ -248,7 +249,7 @@ async fn evaluate(
         (Ok(Some(found)), What::Rule(rule)) => Err(violated(&add.path, rule, &found).into()),
         (Ok(Some(found)), What::NotNull(one)) => {
             let column = one.steps.join(".");
-            let text = format!("column `{column}` must not be null and has a null ({found})");
+            let text = format!("column `{column}` must not be null and has a null ({})", found.text);
             let mut refusal = Refusal::new(
                 Exception::SchemaMismatchException,
                 "SCHEMA",
@@ -259,7 +260,8 @@ async fn evaluate(
             .file(&add.path)
             .column(&column);
             refusal.place.expected = Some(clip(&one.expected));
-            refusal.place.found = Some(clip(&found));
+            refusal.place.found = Some(clip(&found.text));
+            refusal.place.rows = found.rows;
             Err(refusal.into())
         }
         (Err(Undecided::Failed(error)), _) => Err(error),
@@ -269,7 +271,7 @@ async fn evaluate(
     }
 }
 
-fn violated(path: &str, rule: &Rule, found: &str) -> Refusal {
+fn violated(path: &str, rule: &Rule, found: &Broken) -> Refusal {
     let advice = match rule.kind {
         RuleKind::Generated => "write the column with the values of its expression",
         _ => "remove the rows that break the constraint and write the file anew",
@@ -280,7 +282,8 @@ fn violated(path: &str, rule: &Rule, found: &str) -> Refusal {
         .file(path)
         .column(&column_of(rule));
     refusal.place.expected = Some(clip(&rule.text));
-    refusal.place.found = Some(clip(found));
+    refusal.place.found = Some(clip(&found.text));
+    refusal.place.rows = found.rows;
     refusal
 }
 

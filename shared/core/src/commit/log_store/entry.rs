@@ -112,6 +112,12 @@ pub fn claim_writes(root: &Location, version: Version, bytes_key: &str) -> Vec<W
     spellings(root).into_iter().map(put).collect()
 }
 
+/// What a claim on a table without a log store demands: that no writer of one has the version.
+pub fn absence_checks(root: &Location, version: Version) -> Vec<Write> {
+    let check = |path: String| Write::Check { key: key(&path, version), condition: Condition::Absent };
+    spellings(root).into_iter().map(check).collect()
+}
+
 /// The entries of a claim once its version is in the log, whoever put it there. Another writer may have completed them
 /// before.
 pub fn complete_writes(root: &Location, version: Version, bytes_key: &str, now_ms: i64) -> Vec<Write> {

@@ -24,13 +24,22 @@ pub enum Inspection {
     Refused(Refusal),
 }
 
+/// When entries of a table that is not shared are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Where the table is new, or others wrote to it.
+    IfNews,
+    /// A claim met one.
+    Always,
+}
+
 /// Looks at the entries that matter to a table as it was just read; notes on its head if the table turns out to be
 /// shared. Asks nothing of a table that is not shared and that nobody else wrote to.
-pub async fn inspect(ctx: Context<'_>, view: &mut View) -> Result<Inspection, ViewError> {
+pub async fn inspect(ctx: Context<'_>, view: &mut View, look: Look) -> Result<Inspection, ViewError> {
     let metadata = view.state.as_ref().map(|state| &state.metadata);
     let mut log_store = of_table(&view.head, metadata);
     let is_news = view.head.revision.is_empty() || view.head.version < view.latest;
-    if log_store == LogStore::Off && !is_news {
+    if log_store == LogStore::Off && look == Look::IfNews && !is_news {
         return Ok(Inspection::Fine);
     }
     clear_old(ctx, &view.head).await?;

@@ -6,8 +6,8 @@
 //! in its name: old delta-rs moves what it names away, and rescue must tell our lost attempts from foreign ones.
 //!
 //! Off by default. A table is shared if its property [`PROPERTY`] is [`DYNAMODB`], or once an item of somebody else was
-//! seen: that is looked for at the first sight of a table, and whenever others committed. It stays shared until another
-//! table stands at its place.
+//! seen: that is looked for at the first sight of a table, whenever others committed, and by every claim, which is refused
+//! where there is an item for its version. It stays shared until another table stands at its place.
 
 mod clear;
 mod entry;
@@ -15,8 +15,10 @@ mod inspect;
 mod rescue;
 
 pub use clear::clear_old;
-pub use entry::{Completion, Entry, claim_writes, complete_writes, file_name, key, spellings, temp_path};
-pub use inspect::{Inspection, inspect};
+pub use entry::{
+    Completion, Entry, absence_checks, claim_writes, complete_writes, file_name, key, spellings, temp_path,
+};
+pub use inspect::{Inspection, Look, inspect};
 pub use rescue::{Overtaken, notice, rescue_all};
 
 use super::context::Context;

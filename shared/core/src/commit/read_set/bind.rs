@@ -394,6 +394,12 @@ impl Bound {
         self.root.outcomes(&|place| view.domain(place))
     }
 
+    /// Whether it is understood in all its parts, and looks at plain columns of the row alone: then rows can be asked one
+    /// by one.
+    pub fn is_by_row(&self) -> bool {
+        self.root.is_by_row()
+    }
+
     /// The outcomes where every column has one of the values in its slot; a missing slot has any.
     pub fn outcomes_within(&self, slots: &[Domain]) -> Outcomes {
         self.root.outcomes(&|place| slots.get(place.slot).cloned().unwrap_or_else(|| Domain::any(&place.kind)))
@@ -406,6 +412,21 @@ struct FileView<'a> {
 }
 
 impl Node {
+    fn is_by_row(&self) -> bool {
+        let is_plain = |place: &Place| match &place.at {
+            Source::Partition(_) => true,
+            Source::Data(path) => path.len() == 1,
+        };
+        match self {
+            Node::Always | Node::Null => true,
+            Node::Unknown | Node::Compare(_, _, None) => false,
+            Node::And(parts) | Node::Or(parts) => parts.iter().all(Node::is_by_row),
+            Node::Not(part) => part.is_by_row(),
+            Node::Compare(_, place, Some(_)) | Node::IsNull(place) => is_plain(place),
+            Node::In(list) => !list.has_unusable && is_plain(&list.at),
+        }
+    }
+
     fn outcomes(&self, domain_of: &dyn Fn(&Place) -> Domain) -> Outcomes {
         let truth = |truth: bool| Outcomes { truth, falsehood: !truth, null: false };
         match self {

@@ -28,8 +28,8 @@ pub struct DeclaredReadSet {
     pub predicates: Vec<ReadPredicate>,
     pub files: Vec<DeclaredFile>,
     pub app_ids: Vec<String>,
-    /// The writer says that it changed every row that its condition matched.
-    pub matched_equals_written: bool,
+    /// Whether the writer changed every row that its condition matched, if it says so.
+    pub matched_equals_written: Option<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -49,7 +49,7 @@ struct Raw {
     predicates: Vec<Value>,
     files: Vec<DeclaredFile>,
     app_ids: Vec<String>,
-    matched_equals_written: bool,
+    matched_equals_written: Option<bool>,
 }
 
 /// Reads the declaration. A malformed one is an error text: guessing could only admit too much.

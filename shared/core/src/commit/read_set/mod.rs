@@ -18,7 +18,7 @@ mod tests;
 
 pub use bind::{ReadColumn, physical_name};
 pub use declared::{DeclaredFile, DeclaredReadSet, declared};
-pub use domain::{Domain, bound};
+pub use domain::{Domain, Stats, bound};
 pub use predicate::{Column, Literal, Origin, Predicate, ReadPredicate, Zone};
 
 use super::table_facts::{FileValues, TableFacts};
@@ -78,6 +78,12 @@ impl BoundReads {
             predicate if predicate.has_column => "WITHOUT_HINT",
             _ => "PREDICATES_NEED_REWRITE",
         })
+    }
+
+    /// Whether rows can be asked one by one whether they were read: every predicate is understood in all its parts and
+    /// looks at plain columns of the row alone.
+    pub fn is_by_row(&self) -> bool {
+        !self.whole_table && self.predicates.iter().all(bind::Bound::is_by_row)
     }
 
     /// The columns that rows must be looked at for; their order is that of the slots of a row.

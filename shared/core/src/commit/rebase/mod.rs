@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 pub use plan::{Plan, high_water_mark, numbers_rows, plan};
 pub use render::render;
 
+use serde_json::Value;
+
 use crate::delta::Version;
 
 /// Changes that follow from what won since the commit was read. Lines are named by their place among the commit's actions
@@ -24,6 +26,9 @@ use crate::delta::Version;
 pub struct Rebase {
     pub adds: BTreeMap<usize, FileEdit>,
     pub removes: BTreeMap<usize, FileEdit>,
+    /// Members of file actions that were merged with those of winners.
+    pub changed_adds: BTreeMap<usize, Vec<(&'static str, Value)>>,
+    pub changed_removes: BTreeMap<usize, Vec<(&'static str, Value)>>,
     /// New `configuration` of metadata domains.
     pub domains: BTreeMap<usize, String>,
     /// Members of `commitInfo.tags`; without a `commitInfo` nothing is said.

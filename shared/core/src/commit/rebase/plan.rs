@@ -36,7 +36,7 @@ pub struct Plan<'a> {
     pub files: Option<&'a FileFacts>,
     /// Row ids that a backfill among the winners gave to files that the commit names.
     pub backfilled: &'a BTreeMap<ObjectKey, RowIds>,
-    /// Files of a (un)backfill that a winner took on or away.
+    /// Files of a (un)backfill, or of a rearrangement, that a winner took on or away.
     pub dropped: &'a std::collections::BTreeSet<ObjectKey>,
     /// Lines that an unbackfill adds for files of winners.
     pub stripped: &'a [String],
@@ -87,11 +87,16 @@ fn tombstone(domain: &DomainMetadata) -> String {
         .to_string()
 }
 
-/// What a winner took on or away is not touched again by a (un)backfill.
+/// What a winner took on or away is not touched again by a (un)backfill, nor moved by a rearrangement.
 fn drop_files(inputs: Plan<'_>, rebase: &mut Rebase) {
     for (index, key) in inputs.candidate.add_keys.iter().enumerate() {
         if inputs.dropped.contains(key) {
             rebase.adds.insert(index, FileEdit::Drop);
+        }
+    }
+    for (index, key) in inputs.candidate.remove_keys.iter().enumerate() {
+        if inputs.dropped.contains(key) {
+            rebase.removes.insert(index, FileEdit::Drop);
         }
     }
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{FileEdit, Rebase};
+use super::{FileEdit, Rebase, RowIds};
 use crate::delta::json::{JsonError, only_member, set_path};
 
 /// The property that names the first version with in-commit timestamps, and the one that names its timestamp; both are
@@ -51,8 +51,14 @@ impl Lines<'_> {
         let end = line.strip_prefix(body).unwrap_or_default();
         let kind = if body.trim().is_empty() { None } else { only_member(body) };
         let edited = match kind.as_deref() {
-            Some("add") => file(body, "add", self.rebase.adds.get(&next(&mut self.counts.adds)))?,
-            Some("remove") => file(body, "remove", self.rebase.removes.get(&next(&mut self.counts.removes)))?,
+            Some("add") => {
+                let at = next(&mut self.counts.adds);
+                file(body, "add", self.rebase.adds.get(&at), self.rebase.changed_adds.get(&at))?
+            }
+            Some("remove") => {
+                let at = next(&mut self.counts.removes);
+                file(body, "remove", self.rebase.removes.get(&at), self.rebase.changed_removes.get(&at))?
+            }
             Some("domainMetadata") => match self.rebase.domains.get(&next(&mut self.counts.domains)) {
                 Some(text) => set(body, &["domainMetadata", "configuration"], text.as_str())?.into(),
                 None => Edited::Same,
@@ -131,20 +137,26 @@ fn set(body: &str, path: &[&str], value: impl Into<Value>) -> Result<String, Jso
     set_path(body, path, &value.into())
 }
 
-fn file(body: &str, action: &str, edit: Option<&FileEdit>) -> Result<Edited, JsonError> {
-    match edit {
-        None => Ok(Edited::Same),
-        Some(FileEdit::Drop) => Ok(Edited::Gone),
-        Some(FileEdit::Set(ids)) => {
-            let mut edited = body.to_owned();
-            for (name, value) in
-                [("baseRowId", ids.base_row_id), ("defaultRowCommitVersion", ids.default_row_commit_version)]
-            {
-                if let Some(value) = value {
-                    edited = set(&edited, &[action, name], value)?;
-                }
-            }
-            Ok(edited.into())
+fn file(
+    body: &str,
+    action: &str,
+    edit: Option<&FileEdit>,
+    changes: Option<&Vec<(&'static str, Value)>>,
+) -> Result<Edited, JsonError> {
+    let ids = match (edit, changes) {
+        (Some(FileEdit::Drop), _) => return Ok(Edited::Gone),
+        (None, None) => return Ok(Edited::Same),
+        (Some(FileEdit::Set(ids)), _) => *ids,
+        (None, Some(_)) => RowIds::default(),
+    };
+    let mut edited = body.to_owned();
+    for (name, value) in [("baseRowId", ids.base_row_id), ("defaultRowCommitVersion", ids.default_row_commit_version)] {
+        if let Some(value) = value {
+            edited = set(&edited, &[action, name], value)?;
         }
     }
+    for (name, value) in changes.into_iter().flatten() {
+        edited = set(&edited, &[action, name], value.clone())?;
+    }
+    Ok(edited.into())
 }

@@ -35,6 +35,8 @@ fn each_edit_is_where_it_belongs() {
     let rebase = Rebase {
         adds: [(0, ids(7, 5))].into(),
         removes: [(0, FileEdit::Drop)].into(),
+        changed_adds: [(0, vec![("odd", json!({"b": 1})), ("tags", json!({"t": "1"}))])].into(),
+        changed_removes: BTreeMap::new(),
         domains: [(0, "{}".to_owned())].into(),
         tags: [("delta.rowTracking.preserved".to_owned(), "false".to_owned())].into(),
         timestamps_start_at: None,
@@ -45,7 +47,7 @@ fn each_edit_is_where_it_belongs() {
     let expected = concat!(
         r#"{"commitInfo":{"z":123456789012345678901234567890,"tags":{"delta.rowTracking.preserved":"false"},"inCommitTimestamp":99}}"#,
         "\n",
-        "{\"add\":{\"path\":\"a\",\"partitionValues\":{},\"size\":1,\"modificationTime\":1,\"dataChange\":true,\"odd\":1.50e3,\"baseRowId\":7,\"defaultRowCommitVersion\":5}}\r\n",
+        "{\"add\":{\"path\":\"a\",\"partitionValues\":{},\"size\":1,\"modificationTime\":1,\"dataChange\":true,\"odd\":{\"b\":1},\"baseRowId\":7,\"defaultRowCommitVersion\":5,\"tags\":{\"t\":\"1\"}}}\r\n",
         "\n",
         r#"{"domainMetadata":{"domain":"delta.rowTracking","configuration":"{}","removed":false}}"#,
         "\n",
@@ -108,6 +110,8 @@ fn edits() -> impl Strategy<Value = Rebase> {
     (map(), map(), domains, tags, appended).prop_map(|(adds, removes, domains, tags, appended)| Rebase {
         adds,
         removes,
+        changed_adds: BTreeMap::new(),
+        changed_removes: BTreeMap::new(),
         domains: domains.into_iter().collect(),
         tags,
         timestamps_start_at: None,

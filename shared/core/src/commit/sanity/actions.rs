@@ -11,6 +11,8 @@ use crate::delta::{ActionError, DeletionVector};
 
 /// Keys of objects are no longer.
 const KEY_MAX_BYTES: usize = 1_024;
+/// Where files of the change feed lie.
+const CHANGE_FOLDER: &str = "_change_data/";
 
 /// A staged object that is no commit.
 pub fn malformed(error: &ActionError) -> Refusal {
@@ -38,6 +40,11 @@ fn check_new_paths(candidate: &Candidate) -> Result<(), Refusal> {
     let cdc = candidate.actions.cdc.iter().map(|cdc| cdc.path.as_str());
     for path in adds.chain(cdc) {
         check_spelling(path).map_err(|error| Refusal::invalid("FILE_PATH", error.to_string()).file(path))?;
+    }
+    if let Some(cdc) = candidate.actions.cdc.iter().find(|cdc| !cdc.path.starts_with(CHANGE_FOLDER)) {
+        // Elsewhere, readers of the folders would take the rows for the table's, and nothing would clean them up.
+        let text = format!("change-feed files lie below `{CHANGE_FOLDER}`, this one does not");
+        return Err(Refusal::invalid("CDC_PATH", text).file(&cdc.path));
     }
     match candidate.add_keys.iter().chain(&candidate.cdc_keys).find(|key| key.key.len() > KEY_MAX_BYTES) {
         None => Ok(()),

@@ -24,8 +24,14 @@ pub fn needed_files(candidate: &Candidate, paths: Option<&PathFilter>) -> BTreeS
 
 /// Removes name files that were live when the table was read, adds name new ones, or repeat those that are live, or
 /// replace their deletion vector; rearrangements keep the number of rows.
-pub fn check_live_files(candidate: &Candidate, files: &FileFacts) -> Result<(), Refusal> {
-    let facts = Facts { candidate, files };
+///
+/// `reconciled`: files that winners changed as well, without conflict. They are as they were read for the candidate.
+pub fn check_live_files(
+    candidate: &Candidate,
+    files: &FileFacts,
+    reconciled: &BTreeSet<ObjectKey>,
+) -> Result<(), Refusal> {
+    let facts = Facts { candidate, files, reconciled };
     for (remove, key) in candidate.actions.removes.iter().zip(&candidate.remove_keys) {
         facts.check_remove(remove, key)?;
     }
@@ -46,6 +52,7 @@ fn same_vector(a: &Option<DeletionVector>, b: &Option<DeletionVector>) -> bool {
 struct Facts<'a> {
     candidate: &'a Candidate,
     files: &'a FileFacts,
+    reconciled: &'a BTreeSet<ObjectKey>,
 }
 
 impl<'a> Facts<'a> {
@@ -59,6 +66,11 @@ impl<'a> Facts<'a> {
     }
 
     fn at_latest(&self, key: &ObjectKey) -> Vec<&'a AddFile> {
+        if self.reconciled.contains(key)
+            && let AtRead::Live(adds) = self.files.at_read(key)
+        {
+            return adds;
+        }
         self.files.live(key).into_iter().map(|(_, add)| add).collect()
     }
 

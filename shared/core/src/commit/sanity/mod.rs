@@ -6,12 +6,14 @@
 //! | DUPLICATE_ACTIONS | one add and one remove of a path at most; not both of one logical file (path, deletion vector) |
 //! | DUPLICATE_TXN, DUPLICATE_DOMAIN | one txn of an application, one domainMetadata of a domain |
 //! | FILE_PATH | relative, spelled so that all readers find the same object, inside the table, no longer than a key |
+//! | CDC_PATH | change-feed files lie in `_change_data` |
 //! | FILE_SIZE | files have bytes |
 //! | MIXED_DATA_CHANGE | file actions agree on dataChange (change-feed files do not count) |
 //! | VOID_PLACEMENT | no void in arrays and maps |
 //! | PARTITIONING | declared partitioning is the table's |
 //! | PARTITION_VALUES, PARTITION_VALUE_TYPE, PARTITION_NULL | exactly the partition columns, readable, null only where allowed |
-//! | STATS, STATS_COLUMN, STATS_BOUNDS, STATS_NULL_COUNT | statistics are what they should be, of columns that exist |
+//! | STATS, STATS_COLUMN | statistics are an object with known members, of columns that exist |
+//! | STATS_TYPE, STATS_BOUNDS, STATS_NULL_COUNT | bounds have the column's type and order, null counts are numbers, and no more than rows |
 //! | APPEND_ONLY | append-only tables lose no rows |
 //! | FEATURE_MISSING | actions and members of a table feature only where the protocol has it |
 //! | DELETION_VECTORS_DISALLOWED | new deletion vectors only where they are supported and switched on |
@@ -66,11 +68,13 @@ pub fn check_features(candidate: &Candidate, protocol: &Protocol) -> Result<(), 
     let domain = actions.domains.first().map(|domain| format!("the metadata domain `{}`", domain.domain));
     let row_id =
         actions.adds.iter().find(|add| add.base_row_id.is_some()).map(|add| format!("baseRowId of {}", add.path));
+    let cdc = actions.cdc.first().map(|cdc| format!("the change-feed file {}", cdc.path));
     for (feature, found, class) in [
+        ("changeDataFeed", cdc, "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"),
         ("domainMetadata", domain, "DELTA_DOMAIN_METADATA_NOT_SUPPORTED"),
         ("rowTracking", row_id, "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"),
     ] {
-        if let Some(found) = found.filter(|_| !features::lists(protocol, feature)) {
+        if let Some(found) = found.filter(|_| !features::has(protocol, feature)) {
             return Err(Refusal::new(
                 Exception::InvalidCommitException,
                 "FEATURE_MISSING",

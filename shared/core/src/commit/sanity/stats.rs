@@ -52,7 +52,7 @@ fn wrong(add: &AddFile, text: String) -> Refusal {
     Refusal::invalid("STATS", text).file(&add.path)
 }
 
-/// Statistics are JSON where there are any, columns are the table's, lower bounds are not above upper ones, there are no more nulls than rows.
+/// Statistics are JSON where there are any, columns are the table's, what is said of them has their types, lower bounds are not above upper ones, there are no more nulls than rows.
 pub(super) fn check(add: &AddFile, metadata: &Metadata, schema: &Schema, columns: Columns) -> Result<(), Refusal> {
     let Some(members) = members(add)? else {
         // Delta's kernel cannot read a table with such a file.
@@ -75,8 +75,18 @@ pub(super) fn check(add: &AddFile, metadata: &Metadata, schema: &Schema, columns
     check.names("", &min, &schema.fields)?;
     check.names("", &max, &schema.fields)?;
     check.names("", &nulls, &schema.fields)?;
+    for (member, found) in [(Member::Bound, &min), (Member::Bound, &max), (Member::NullCount, &nulls)] {
+        check.types(member, "", found, &schema.fields)?;
+    }
     check.bounds("", &min, &max, &schema.fields)?;
     check.null_counts("", &nulls, &schema.fields)
+}
+
+/// What a member of the statistics says of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Member {
+    Bound,
+    NullCount,
 }
 
 struct Check<'a> {
@@ -98,6 +108,34 @@ impl Check<'_> {
                 }
                 (Some(DataType::Struct(inner)), Value::Object(value)) => self.names(&path, value, inner)?,
                 _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Statistics are read with the types of the columns: some readers fail on others, and some lose all of them.
+    fn types(&self, member: Member, above: &str, found: &Map<String, Value>, fields: &[Field]) -> Result<(), Refusal> {
+        if self.columns == Columns::Any {
+            return Ok(());
+        }
+        for field in fields {
+            let name = physical_name(self.metadata, field);
+            let Some(value) = found.get(name).filter(|value| !value.is_null()) else { continue };
+            let path = join(above, name);
+            let fits = match (&field.data_type, value) {
+                (DataType::Struct(inner), Value::Object(value)) => {
+                    self.types(member, &path, value, inner)?;
+                    true
+                }
+                (DataType::Struct(_), _) => false,
+                (DataType::Primitive(kind), value) if member == Member::Bound => is_bound_of(kind, value),
+                // Arrays and maps have no order, so that bounds of them say nothing.
+                (_, value) => member == Member::Bound || value.is_number(),
+            };
+            if !fits {
+                let what = if member == Member::Bound { "a bound" } else { "the null count" };
+                let text = format!("the statistics of `{path}` have {value} for {what}, which is of another type");
+                return Err(Refusal::invalid("STATS_TYPE", text).file(&self.add.path).column(&path));
             }
         }
         Ok(())
@@ -148,6 +186,18 @@ impl Check<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether the bound of a column can be such a JSON value. Numbers that JSON has not are written as texts.
+fn is_bound_of(kind: &Primitive, value: &Value) -> bool {
+    match kind {
+        Primitive::Byte | Primitive::Short | Primitive::Integer | Primitive::Long => value.is_i64() || value.is_u64(),
+        Primitive::Float | Primitive::Double | Primitive::Decimal { .. } => value.is_number() || value.is_string(),
+        Primitive::Boolean => value.is_boolean(),
+        Primitive::String | Primitive::Binary | Primitive::Date | Primitive::Timestamp | Primitive::TimestampNtz => {
+            value.is_string()
+        }
     }
 }
 

@@ -114,7 +114,7 @@ fn judge(lines: &[Value], metadata: &Metadata, vectors_on: bool, log: &[Value]) 
     let snapshot = snapshot(log);
     let wanted: BTreeSet<ObjectKey> = needed_files(&candidate, None);
     let files = FileFacts::of_snapshots(wanted, Some(&snapshot), &snapshot);
-    check_live_files(&candidate, &files)?;
+    check_live_files(&candidate, &files, &Default::default())?;
     check_deletion_vectors(&candidate, vectors_on, Some(&files))
 }
 
@@ -172,9 +172,15 @@ fn files_are_where_and_what_they_should_be() {
         (vec![add(&"x".repeat(1_023))], "FILE_PATH"),
         (vec![with(add("a"), "size", json!(0))], "FILE_SIZE"),
         (vec![with(add("a"), "size", json!(-1))], "FILE_SIZE"),
-        (vec![add("a"), cdc("c", 0)], "FILE_SIZE"),
-        (vec![add("a"), cdc("c", 1)], "fine"),
-        (vec![add("a"), cdc("a", 1)], "DUPLICATE_ACTIONS"),
+        (vec![add("a"), cdc("_change_data/c", 0)], "FILE_SIZE"),
+        (vec![add("a"), cdc("_change_data/c", 1)], "fine"),
+        (vec![add("a"), cdc("_change_data/p=1/c", 1)], "fine"),
+        (vec![add("_change_data/c"), cdc("_change_data/c", 1)], "DUPLICATE_ACTIONS"),
+        (vec![cdc("_change_data/c", 1), cdc("_change_data/%63", 1)], "DUPLICATE_ACTIONS"),
+        (vec![add("a"), cdc("c", 1)], "CDC_PATH"),
+        (vec![add("a"), cdc("_change_data", 1)], "CDC_PATH"),
+        (vec![add("a"), cdc("x/_change_data/c", 1)], "CDC_PATH"),
+        (vec![add("a"), cdc("_change_data/../c", 1)], "FILE_PATH"),
         (vec![add("a"), moved(add("b"))], "MIXED_DATA_CHANGE"),
         (vec![add("a"), moved(remove("old"))], "MIXED_DATA_CHANGE"),
     ] {
@@ -244,8 +250,23 @@ fn statistics_are_honest_on_their_face() {
         (bounds(json!({"name": "b"}), json!({"name": "a"})), "STATS_BOUNDS"),
         (bounds(json!({"s": {"x": 3}}), json!({"s": {"x": 2}})), "STATS_BOUNDS"),
         (bounds(json!({"at": "2024-01-01T00:00:01.000Z"}), json!({"at": "2024-01-01T00:00:00.000Z"})), "STATS_BOUNDS"),
-        // Not readable as the type: readers take them for absent.
-        (bounds(json!({"id": "b"}), json!({"id": "a"})), "fine"),
+        (bounds(json!({"id": "b"}), json!({"id": "a"})), "STATS_TYPE"),
+        (bounds(json!({"id": 1.5}), json!({})), "STATS_TYPE"),
+        (bounds(json!({"id": {"x": 1}}), json!({})), "STATS_TYPE"),
+        (bounds(json!({}), json!({"name": 7})), "STATS_TYPE"),
+        (bounds(json!({"at": 1_700_000_000}), json!({})), "STATS_TYPE"),
+        (bounds(json!({"p": false}), json!({})), "STATS_TYPE"),
+        (bounds(json!({"s": 1}), json!({})), "STATS_TYPE"),
+        (bounds(json!({"s": {"x": "1"}}), json!({})), "STATS_TYPE"),
+        (bounds(json!({"id": null, "s": null, "at": "2024-01-01 00:00:00"}), json!({"s": {"x": null}})), "fine"),
+        (stats(json!({"nullCount": {"id": "0"}})), "STATS_TYPE"),
+        (stats(json!({"nullCount": {"id": {"x": 0}}})), "STATS_TYPE"),
+        (stats(json!({"nullCount": {"s": 0}})), "STATS_TYPE"),
+        (stats(json!({"nullCount": {"s": {"x": [0]}}})), "STATS_TYPE"),
+        (stats(json!({"nullCount": {"list": {"element": 0}}})), "STATS_TYPE"),
+        (stats(json!({"nullCount": 0})), "STATS"),
+        (stats(json!({"maxValues": "x"})), "STATS"),
+        (stats(json!({"numRecords": "5"})), "STATS"),
         (stats(json!({"numRecords": 5, "nullCount": {"id": 6}})), "STATS_NULL_COUNT"),
         (stats(json!({"numRecords": 5, "nullCount": {"s": {"x": 6}}})), "STATS_NULL_COUNT"),
         (stats(json!({"nullCount": {"id": -1}})), "STATS_NULL_COUNT"),
@@ -274,6 +295,7 @@ fn append_only_tables_lose_no_rows() {
 fn features_are_there_for_what_needs_them() {
     let domain = json!({"domainMetadata": {"domain": "d", "configuration": "", "removed": false}});
     let numbered = with(add("a"), "baseRowId", json!(0));
+    let cdc = json!({"cdc": {"path": "_change_data/c", "partitionValues": {}, "size": 1, "dataChange": false}});
     let protocol = |features: &[&str]| Protocol {
         min_reader_version: 1,
         min_writer_version: 7,
@@ -286,6 +308,8 @@ fn features_are_there_for_what_needs_them() {
         (domain, &["domainMetadata"][..], None),
         (numbered.clone(), &["domainMetadata"][..], Some("FEATURE_MISSING")),
         (numbered, &["rowTracking"][..], None),
+        (cdc.clone(), &[][..], Some("FEATURE_MISSING")),
+        (cdc, &["changeDataFeed"][..], None),
     ] {
         let candidate = Candidate::parse(&root(), Version(5), text(&[line]).into()).unwrap();
         let found = check_features(&candidate, &protocol(features)).err().map(|refusal| refusal.reason.clone());
@@ -322,7 +346,7 @@ fn what_a_winner_added_or_removed_since_is_not_there() {
     let judge = |lines: &[Value]| {
         let candidate = Candidate::parse(&root(), Version(5), text(lines).into()).unwrap();
         let files = FileFacts::of_snapshots(needed_files(&candidate, None), Some(&before), &after);
-        check_live_files(&candidate, &files).err().map(|refusal| refusal.reason.clone())
+        check_live_files(&candidate, &files, &Default::default()).err().map(|refusal| refusal.reason.clone())
     };
     assert_eq!(judge(&[remove("old")]).as_deref(), Some("REMOVE_OF_UNKNOWN_FILE"));
     assert_eq!(judge(&[remove("new")]).as_deref(), Some("REMOVE_OF_UNKNOWN_FILE"));
@@ -330,7 +354,7 @@ fn what_a_winner_added_or_removed_since_is_not_there() {
     // Where the log no longer tells what was read, the latest version counts.
     let candidate = Candidate::parse(&root(), Version(5), text(&[remove("new")]).into()).unwrap();
     let files = FileFacts::of_snapshots(needed_files(&candidate, None), None, &after);
-    assert_eq!(check_live_files(&candidate, &files), Ok(()));
+    assert_eq!(check_live_files(&candidate, &files, &Default::default()), Ok(()));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::engine::{Engine, Statement};
 use super::kit::{Kit, short};
 use crate::commit::door::judge_one;
 use crate::commit::keys::{ProposalId, content_hash};
@@ -96,6 +97,39 @@ async fn a_crash_between_any_two_calls_of_a_creation() {
         (kit, 0, lines)
     };
     crash_everywhere(make, "committed 0").await;
+}
+
+/// The commit that is published is not the one that was staged, and a file of vectors comes before the claim.
+#[tokio::test]
+async fn a_crash_between_any_two_calls_of_a_merged_commit_loses_and_doubles_nothing() {
+    let mut after = 0;
+    loop {
+        let engine = Engine { kit: Kit::with_vectors(json!({})).await };
+        let lines = engine.execute(&Statement::Append((0..6).collect()), &[], "a").await;
+        engine.kit.propose(1, 1, &lines).await;
+        let files = engine.read(1).await;
+        let first = engine.execute(&Statement::Delete(1, 1), &files, "b").await;
+        let second = engine.execute(&Statement::Update(3, 4), &files, "c").await;
+        assert_eq!(short(&engine.kit.propose(2, 2, &first).await), "committed 2");
+        let staged = engine.kit.stage(2, 3, &second).await;
+        engine.kit.table.world.faults.crash_after(after);
+        let ended = judge_one(engine.kit.ctx(), &staged).await;
+        engine.kit.table.world.faults.revive();
+        let verdict = until_verdict(&engine.kit, &staged).await;
+        assert_eq!(short(&verdict), "committed 3", "crash after {after} calls");
+        assert_eq!(engine.kit.judge(&staged).await, verdict);
+        let expected = [(0, 1), (2, 1), (3, 4), (4, 3), (5, 1)].into_iter().collect();
+        assert_eq!(engine.rows().await, expected, "crash after {after} calls");
+        assert_eq!(engine.kit.versions(), [0, 1, 2, 3]);
+        // Under an id of its own it is known by what the commit says of its proposal.
+        let twin = engine.kit.propose(2, 4, &second).await;
+        assert_eq!(short(&twin), "committed 3", "crash after {after} calls");
+        if ended.is_ok() {
+            assert!(after > 4, "the crash came too late to mean anything");
+            return;
+        }
+        after += 1;
+    }
 }
 
 #[tokio::test]

@@ -4,22 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::commit::candidate::Candidate;
 use crate::commit::conflict::{Before, Conflict, FoldInputs, fold};
 use crate::commit::facts::FileFacts;
 use crate::commit::isolation::Isolation;
 use crate::commit::judge::{Admission, Inputs, Judgement, judge};
+use crate::commit::row_level::{Match, RowFacts, RowNeeds};
 use crate::commit::table_facts::TableFacts;
 use crate::commit::table_state::TableState;
 use crate::commit::verdict::Refusal;
 use crate::commit::version_record::Blindness;
+use crate::delta::deletion_vector::{self, RowSet};
 use crate::delta::schema::Schema;
 use crate::delta::snapshot::{self, LoggedCommit, key_of_remove};
 use crate::delta::testkit::{TABLE_ID, TableKit, creation_of, text};
-use crate::delta::{Snapshot, Version, features};
+use crate::delta::{DeletionVector, Snapshot, Version, features};
 use crate::location::Location;
-use crate::ports::IsolationLevel;
+use crate::ports::{IdentityWriters, IsolationLevel};
 
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
@@ -29,7 +32,12 @@ pub struct Scene {
     /// Read version 0.
     pub candidate: Vec<Value>,
     pub isolation: IsolationLevel,
+    pub identity: IdentityWriters,
     pub blindness: BTreeMap<Version, Blindness>,
+    /// Whether rows of files satisfy what the candidate read, by keys; of others one does.
+    pub matches: BTreeMap<String, Match>,
+    /// Vectors that are not inline, by what they are known by.
+    pub held: BTreeMap<String, RowSet>,
 }
 
 struct Loaded {
@@ -101,7 +109,8 @@ impl Scene {
         let winners: Vec<_> = loaded.winners.iter().cloned().map(Arc::new).collect();
         let mut wanted = BTreeSet::new();
         let mut files: Option<FileFacts> = None;
-        for _ in 0..3 {
+        let mut rows: Option<RowFacts> = None;
+        for _ in 0..6 {
             let judgement = judge(Inputs {
                 root: &loaded.root,
                 candidate,
@@ -109,14 +118,35 @@ impl Scene {
                 state: Some(&loaded.state),
                 winners: &winners,
                 files: files.as_ref(),
+                rows: rows.as_ref(),
                 default_isolation: self.isolation,
+                identity_writers: self.identity,
                 blindness: &self.blindness,
             });
-            let Judgement::NeedsFiles(more) = judgement else { return judgement };
-            wanted.extend(more);
-            files = Some(FileFacts::of_snapshots(wanted.clone(), Some(&loaded.at_read), &loaded.at_latest));
+            match judgement {
+                Judgement::NeedsFiles(more) => {
+                    wanted.extend(more);
+                    files = Some(FileFacts::of_snapshots(wanted.clone(), Some(&loaded.at_read), &loaded.at_latest));
+                }
+                Judgement::NeedsRows(needs) => self.read_rows(&needs, &mut rows),
+                decided => return decided,
+            }
         }
         panic!("the judge asks without end: {wanted:?}");
+    }
+
+    /// What was asked about rows: inline vectors are read, rows of files are as the scene says.
+    fn read_rows(&self, needs: &RowNeeds, rows: &mut Option<RowFacts>) {
+        let facts = rows.get_or_insert_with(|| RowFacts::new(Uuid::from_u128(7), 1));
+        for (key, vector) in &needs.vectors {
+            let held = self.held.get(key).cloned();
+            let rows = held.map_or_else(|| deletion_vector::read_held(vector, &[]), Ok);
+            facts.vectors.insert(key.clone(), rows);
+        }
+        for key in needs.files.keys() {
+            let found = self.matches.get(&key.key).cloned().unwrap_or_else(|| Match::Row(0, String::new()));
+            facts.matches.insert(key.clone(), found);
+        }
     }
 
     /// Only the fold, under a level of isolation that is given, knowing everything.
@@ -139,10 +169,18 @@ impl Scene {
                 has_deletion_vectors: features::has_deletion_vectors_on(&loaded.state.protocol, &loaded.state.metadata),
             },
             files: Some(&files),
+            rows: None,
             blindness: &self.blindness,
+            identity_writers: self.identity,
         };
         let before = Before::Known(Box::new(files.table_at_read().unwrap().clone()));
-        fold(inputs, before, &loaded.winners).map(|_| ())
+        let folded = fold(inputs, before.clone(), &loaded.winners)?;
+        if folded.rows.needs.is_empty() {
+            return Ok(());
+        }
+        let mut rows = None;
+        self.read_rows(&folded.rows.needs, &mut rows);
+        fold(FoldInputs { rows: rows.as_ref(), ..inputs }, before, &loaded.winners).map(|_| ())
     }
 
     pub async fn outcome(&self) -> String {
@@ -165,6 +203,7 @@ pub fn outcome(judgement: &Judgement) -> String {
         Judgement::Supersede(refusal) => format!("superseded {:?} {}", refusal.exception, refusal.reason),
         Judgement::Landed { version } => format!("landed {version}"),
         Judgement::NeedsFiles(_) => "needs files".to_owned(),
+        Judgement::NeedsRows(_) => "needs rows".to_owned(),
     }
 }
 
@@ -210,6 +249,26 @@ pub fn under(mut line: Value, vector: &str, cardinality: i64) -> Value {
         if !line[action].is_null() {
             line[action]["deletionVector"] = json!({"storageType": "u", "pathOrInlineDv": vector, "offset": 1,
                 "sizeInBytes": 34, "cardinality": cardinality});
+        }
+    }
+    if let Some(stats) = line["add"]["stats"].as_str() {
+        let mut stats: Value = serde_json::from_str(stats).unwrap();
+        stats["tightBounds"] = json!(false);
+        line["add"]["stats"] = json!(stats.to_string());
+    }
+    line
+}
+
+/// The same action, under an inline vector of these rows.
+pub fn deleted(line: Value, rows: impl IntoIterator<Item = u64>) -> Value {
+    deleted_by(line, &deletion_vector::inline(&rows.into_iter().collect::<RowSet>()))
+}
+
+/// The same action, under a vector.
+pub fn deleted_by(mut line: Value, vector: &DeletionVector) -> Value {
+    for action in ["add", "remove"] {
+        if !line[action].is_null() {
+            line[action]["deletionVector"] = serde_json::to_value(vector).unwrap();
         }
     }
     if let Some(stats) = line["add"]["stats"].as_str() {

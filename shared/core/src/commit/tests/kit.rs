@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::commit::context::Context;
 use crate::commit::door::{Arrival, judge_batch, judge_one};
 use crate::commit::error::CommitError;
-use crate::commit::partition_values::TouchedPartition;
+use crate::commit::follow::{Counts, Target};
 use crate::commit::run::{Outcome, Staged};
 use crate::commit::sync::{PartitionSink, SyncError, SyncReport};
 use crate::commit::verdict::Verdict;
@@ -19,23 +19,18 @@ use crate::store::{ETag, ObjectKey, ReadObjects};
 /// Remembers what it was told, and can be made to fail.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    pub told: Mutex<Vec<(Location, Vec<TouchedPartition>)>>,
+    pub told: Mutex<Vec<(Location, Target)>>,
     pub fails: Mutex<bool>,
 }
 
 #[async_trait]
 impl PartitionSink for Recorder {
-    async fn register(
-        &self,
-        root: &Location,
-        _columns: &[String],
-        partitions: &[TouchedPartition],
-    ) -> Result<SyncReport, SyncError> {
+    async fn follow(&self, _: Context<'_>, root: &Location, target: Target) -> Result<SyncReport, SyncError> {
         if *self.fails.lock().unwrap() {
-            return Err(SyncError("the catalog is away".into()));
+            return Err(SyncError::Failed("the catalog is away".into()));
         }
-        self.told.lock().unwrap().push((root.clone(), partitions.to_vec()));
-        Ok(SyncReport::Registered { created: partitions.len() as u64, existing: 0 })
+        self.told.lock().unwrap().push((root.clone(), target));
+        Ok(SyncReport::Followed(Counts { created: 2, ..Counts::default() }))
     }
 }
 
@@ -64,6 +59,16 @@ impl Kit {
     pub async fn unpartitioned(configuration: Value) -> Kit {
         let kit = Kit::empty().await;
         kit.table.log(0, &creation_of(crate::delta::testkit::TABLE_ID, &[], configuration)).await;
+        kit
+    }
+
+    /// The same, with deletion vectors.
+    pub async fn with_vectors(mut configuration: Value) -> Kit {
+        let kit = Kit::empty().await;
+        configuration["delta.enableDeletionVectors"] = Value::from("true");
+        let mut creation = creation_of(crate::delta::testkit::TABLE_ID, &[], configuration);
+        creation[0] = super::judging::protocol(&["deletionVectors", "appendOnly", "invariants"]);
+        kit.table.log(0, &creation).await;
         kit
     }
 

@@ -371,9 +371,10 @@ async fn a_first_commit_of_spark_that_ours_overtook_is_found_by_the_audit_and_by
     for by_audit in [true, false] {
         let kit = Kit::unpartitioned(json!({})).await;
         assert_eq!(append(&kit, 1, 1).await, "committed 1");
+        // Spark has seen that there is no version 2, and is slow: its entry comes between our claim and our file.
+        assert_eq!(append(&kit, 2, 2).await, "committed 2", "nobody knew of Spark");
         let lost = [kit.file("spark.parquet").await, append_info()];
         let spark = Spark::begin(&kit, 2, &lost).await;
-        assert_eq!(append(&kit, 2, 2).await, "committed 2", "nobody knew of Spark");
         spark.commit().await;
         if by_audit {
             let mut logged =
@@ -413,4 +414,23 @@ async fn what_may_be_of_the_table_before_is_reported_and_not_proposed_again() {
     assert_eq!(alarms(&kit).await, [AlarmKind::CommitOvertaken]);
     assert_eq!(kit.table.world.queue.len(QueueName::Commits), 0);
     assert_eq!(kit.versions(), [0, 1, 2, 3]);
+}
+
+#[tokio::test]
+async fn the_first_entry_of_spark_that_stands_before_our_claim_wins() {
+    for process in ["warm", "cold"] {
+        let kit = Kit::unpartitioned(json!({})).await;
+        assert_eq!(append(&kit, 1, 1).await, "committed 1");
+        assert_eq!(append(&kit, 2, 2).await, "committed 2");
+        let spark = Spark::begin(&kit, 3, &[kit.file("spark.parquet").await, append_info()]).await;
+        let kit = if process == "warm" { kit.clone() } else { kit.cold() };
+        assert_eq!(append(&kit, 3, 3).await, "committed 4", "{process}");
+        assert!(kit.table.version(3).await.unwrap().windows(13).any(|window| window == b"spark.parquet"));
+        let head = head::load(&*kit.table.world.items, &kit.table.root).await.unwrap().unwrap();
+        assert_eq!(head.log_store, LogStore::Shared);
+        assert_eq!(entries(&kit, 4).await, both("true"));
+        spark.commit().await;
+        assert_complete(&kit).await;
+        assert_eq!(alarms(&kit).await, []);
+    }
 }

@@ -3,16 +3,17 @@
 //!
 //! A cell says what becomes of A after B won. `when`: A works on the file `a` and the rows that its predicate selects; B
 //! works on the same rows (`meet`), on other rows that file-level knowledge cannot tell from them (`near`), or on the file
-//! `b` (`apart`). A cell that row-level merging will answer otherwise has `needs` and says what it will be (`then`).
+//! `b` (`apart`).
 
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::judging::{Scene, add, info, metadata, moved, outcome, protocol, remove, txn, under};
+use super::judging::{Scene, add, deleted, info, metadata, moved, outcome, protocol, remove, txn};
 use super::kit::{Kit, short};
 use crate::commit::judge::Judgement;
+use crate::commit::row_level::Match;
 use crate::ports::IsolationLevel;
 
 const FEATURES: [&str; 4] = ["appendOnly", "deletionVectors", "domainMetadata", "invariants"];
@@ -46,8 +47,6 @@ struct Cell {
     outcome: String,
     exception: Option<String>,
     reason: Option<String>,
-    needs: Option<String>,
-    then: Option<String>,
 }
 
 /// One combination.
@@ -231,7 +230,11 @@ impl Case {
                 ),
             ],
             "UPDATE" | "DELETE" | "MERGE" => {
-                let reads = self.reads(&target, None);
+                let mut reads = self.reads(&target, None);
+                // Of the others the operation says it.
+                if operation == "MERGE" {
+                    reads["matchedEqualsWritten"] = json!(true);
+                }
                 self.change(operation, &target, tag, info(operation, json!({ "readSet": reads })))
             }
             "RANDOM" => {
@@ -280,8 +283,8 @@ impl Case {
         let path = self.path(target, target.file);
         let mut lines = vec![remove(&path)];
         if self.has_vectors() {
-            // Twenty letters name a file; which rows it holds nobody asks here.
-            lines.push(under(old, &format!("{:A<20}", tag), 1));
+            let row = u64::try_from(target.id - target.ids.0).unwrap();
+            lines.push(deleted(old, [row]));
             if operation != "DELETE" {
                 lines.push(self.file(target, tag, (target.id, target.id), 1));
             }
@@ -316,7 +319,13 @@ impl Case {
         let scene = self.scene(row == "22");
         let winner = self.lines(&self.b, &self.when, "winner", &scene);
         let candidate = self.lines(&self.a, "meet", "candidate", &scene);
-        scene.won_by(winner).candidate(candidate)
+        let mut scene = scene.won_by(winner).candidate(candidate);
+        if self.when == "near" {
+            // None of the rows that the statistics span is the one that the candidate looked for.
+            let file = self.path(&target("near"), "winner");
+            scene.matches.insert(format!("wh/t/{file}"), Match::No);
+        }
+        scene
     }
 }
 
@@ -345,19 +354,6 @@ async fn every_row_of_the_matrix_is_answered_as_it_says() {
     let rows: BTreeSet<String> = rows.chain(["20a", "20b", "20c"].map(str::to_owned)).collect();
     assert_eq!(seen, rows);
     assert!(cases > 900, "{cases}");
-}
-
-#[test]
-fn only_what_row_level_merging_decides_is_marked() {
-    for row in &matrix().rows {
-        let may_merge = ["5", "8", "11", "12"].contains(&row.row.as_str());
-        let marks = row.cells.iter().filter(|cell| cell.needs.is_some()).count();
-        assert_eq!(marks > 0, may_merge, "row {}", row.row);
-        for cell in &row.cells {
-            assert_eq!(cell.needs.is_some(), cell.then.is_some(), "row {}", row.row);
-            assert!(cell.needs.as_deref().is_none_or(|needs| needs == "row_level"), "row {}", row.row);
-        }
-    }
 }
 
 /// The first operations of each row, from a staged object to a verdict, on real files.

@@ -8,8 +8,13 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{TestCaseError, TestRunner};
 use serde_json::{Value, json};
 
-use super::judging::{Scene, add, info, moved, remove, under};
-use crate::commit::judge::Judgement;
+use super::judging::{Scene, add, info, moved, remove};
+use crate::commit::judge::{Admission, Judgement};
+use crate::commit::rebase::render;
+use crate::commit::row_level::{Match, vector_key};
+use crate::delta::DeletionVector;
+use crate::delta::deletion_vector::{self, RowSet};
+use crate::delta::testkit::text;
 use crate::ports::IsolationLevel;
 
 /// Rows by id: partition and value.
@@ -30,6 +35,10 @@ enum Program {
     /// Inserts one row whose value is the sum of those that it read.
     Sum {
         of: Condition,
+    },
+    /// Changes the row of this id, or inserts it.
+    Merge {
+        id: i64,
     },
     Optimize {
         partition: char,
@@ -83,22 +92,45 @@ impl Program {
                 let sum = rows.iter().filter(|(id, row)| of.selects(**id, row.0)).map(|(_, row)| row.1).sum();
                 rows.insert(new_id, ('y', sum));
             }
+            Program::Merge { id } => {
+                let row = rows.entry(*id).or_insert(('y', 1));
+                row.1 = row.1 * 5 + 2;
+            }
             Program::Optimize { .. } => {}
         }
     }
 }
 
-/// A live file: its rows, and those of them that a deletion vector hides.
+/// How far row-level concurrency goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    WithoutVectors,
+    /// Partitioned, as these tables are, so that rows count only where they are moved.
+    Vectors,
+    Rows,
+}
+
+/// A live file: its rows by position, and those positions that a deletion vector hides.
 #[derive(Clone, Debug, Default)]
 struct File {
-    rows: Rows,
-    hidden: BTreeSet<i64>,
-    vector: Option<String>,
+    rows: Vec<(i64, (char, i64))>,
+    hidden: BTreeSet<u64>,
+    /// The descriptor as the log has it.
+    vector: Option<Value>,
 }
 
 impl File {
-    fn visible(&self) -> impl Iterator<Item = (&i64, &(char, i64))> {
-        self.rows.iter().filter(|(id, _)| !self.hidden.contains(id))
+    fn of(rows: Rows) -> File {
+        File { rows: rows.into_iter().collect(), ..File::default() }
+    }
+
+    fn visible(&self) -> impl Iterator<Item = (u64, (i64, (char, i64)))> {
+        let places = self.rows.iter().enumerate().map(|(at, row)| (u64::try_from(at).unwrap(), *row));
+        places.filter(|(at, _)| !self.hidden.contains(at))
+    }
+
+    fn visible_rows(&self) -> Rows {
+        self.visible().map(|(_, row)| row).collect()
     }
 }
 
@@ -106,25 +138,28 @@ impl File {
 type Table = BTreeMap<String, File>;
 
 fn rows_of(table: &Table) -> Rows {
-    table.values().flat_map(|file| file.visible().map(|(id, row)| (*id, *row))).collect()
+    table.values().flat_map(File::visible_rows).collect()
 }
 
 fn add_file(path: &str, file: &File) -> Value {
-    let (first, last) = (file.rows.keys().next().unwrap(), file.rows.keys().next_back().unwrap());
+    let ids = file.rows.iter().map(|(id, _)| *id);
+    let (first, last) = (ids.clone().min().unwrap(), ids.max().unwrap());
     let mut line = add(path, 0);
-    let stats = json!({"numRecords": file.rows.len(), "minValues": {"id": first}, "maxValues": {"id": last}, "nullCount": {"id": 0}});
-    line["add"]["stats"] = json!(stats.to_string());
-    match &file.vector {
-        None => line,
-        Some(vector) => under(line, vector, i64::try_from(file.hidden.len()).unwrap()),
+    let mut stats = json!({"numRecords": file.rows.len(), "minValues": {"id": first}, "maxValues": {"id": last}, "nullCount": {"id": 0}});
+    if let Some(vector) = &file.vector {
+        stats["tightBounds"] = json!(false);
+        line["add"]["deletionVector"] = vector.clone();
     }
+    line["add"]["stats"] = json!(stats.to_string());
+    line
 }
 
 fn remove_file(path: &str, file: &File) -> Value {
-    match &file.vector {
-        None => remove(path),
-        Some(vector) => under(remove(path), vector, i64::try_from(file.hidden.len()).unwrap()),
+    let mut line = remove(path);
+    if let Some(vector) = &file.vector {
+        line["remove"]["deletionVector"] = vector.clone();
     }
+    line
 }
 
 /// A commit: what it takes away and adds, and its lines.
@@ -136,11 +171,11 @@ struct Commit {
 }
 
 /// Runs a program on the table that it read.
-fn execute(program: &Program, table: &Table, number: usize, vectors: bool) -> Commit {
+fn execute(program: &Program, table: &Table, number: usize, mode: Mode) -> Commit {
     let mut commit = Commit::default();
     let new_id = 1_000 + i64::try_from(number).unwrap();
     let path = |partition: char| format!("p={partition}/n{number}");
-    let one = |partition: char, value: i64| File { rows: [(new_id, (partition, value))].into(), ..File::default() };
+    let one = |partition: char, value: i64| File::of([(new_id, (partition, value))].into());
     let info = |operation: &str, mut more: Value| {
         more["engineInfo"] = json!(number.to_string());
         info(operation, more)
@@ -158,17 +193,29 @@ fn execute(program: &Program, table: &Table, number: usize, vectors: bool) -> Co
         }
         Program::Update { of } | Program::Delete { of } => {
             let updates = matches!(program, Program::Update { .. });
-            rewrite(program, of, table, number, vectors, &mut commit);
+            rewrite(program, of, table, number, mode, &mut commit);
             info(if updates { "UPDATE" } else { "DELETE" }, json!({"readSet": of.declared()}))
         }
+        Program::Merge { id } => {
+            let of = Condition::Ids(*id, *id);
+            rewrite(program, &of, table, number, mode, &mut commit);
+            if commit.removed.is_empty() {
+                let mut rows = Rows::new();
+                program.run(&mut rows, -1);
+                commit.added.insert(path('y'), File::of(rows));
+            }
+            let mut reads = of.declared();
+            reads["matchedEqualsWritten"] = json!(true);
+            info("MERGE", json!({ "readSet": reads }))
+        }
         Program::Optimize { partition } => {
-            let mut merged = File::default();
+            let mut merged = Rows::new();
             for (path, file) in table.iter().filter(|(path, _)| path.starts_with(&format!("p={partition}/"))) {
-                merged.rows.extend(file.visible().map(|(id, row)| (*id, *row)));
+                merged.extend(file.visible_rows());
                 commit.removed.push(path.clone());
             }
-            if !merged.rows.is_empty() {
-                commit.added.insert(path(*partition), merged);
+            if !merged.is_empty() {
+                commit.added.insert(path(*partition), File::of(merged));
             }
             info("OPTIMIZE", json!({}))
         }
@@ -183,36 +230,50 @@ fn execute(program: &Program, table: &Table, number: usize, vectors: bool) -> Co
 }
 
 /// Rewrites the files with selected rows, or hides these rows and writes their new images to files of their own.
-fn rewrite(program: &Program, of: &Condition, table: &Table, number: usize, vectors: bool, commit: &mut Commit) {
+fn rewrite(program: &Program, of: &Condition, table: &Table, number: usize, mode: Mode, commit: &mut Commit) {
     for (index, (path, file)) in table.iter().enumerate() {
-        let selected: BTreeSet<i64> =
-            file.visible().filter(|(id, row)| of.selects(**id, row.0)).map(|(id, _)| *id).collect();
+        let selected: BTreeMap<u64, i64> =
+            file.visible().filter(|(_, (id, row))| of.selects(*id, row.0)).map(|(at, (id, _))| (at, id)).collect();
         if selected.is_empty() {
             continue;
         }
         commit.removed.push(path.clone());
-        let mut rows: Rows = file.visible().map(|(id, row)| (*id, *row)).collect();
-        if vectors && selected.len() < rows.len() {
-            let hidden = file.hidden.union(&selected).copied().collect();
-            let vector = Some(format!("{:A<20}", format!("v{number}x{index}")));
+        let mut rows = file.visible_rows();
+        if mode != Mode::WithoutVectors && selected.len() < rows.len() {
+            let hidden: BTreeSet<u64> = file.hidden.iter().chain(selected.keys()).copied().collect();
+            let vector = deletion_vector::inline(&hidden.iter().copied().collect());
+            let vector = Some(serde_json::to_value(vector).unwrap());
             commit.added.insert(path.clone(), File { rows: file.rows.clone(), hidden, vector });
-            rows.retain(|id, _| selected.contains(id));
+            rows.retain(|id, _| selected.values().any(|found| found == id));
         }
         program.run(&mut rows, -1);
         if !rows.is_empty() {
             let partition = &path[..3];
-            commit.added.insert(format!("{partition}/n{number}x{index}"), File { rows, ..File::default() });
+            commit.added.insert(format!("{partition}/n{number}x{index}"), File::of(rows));
         }
     }
 }
 
-fn apply(table: &Table, commit: &Commit) -> Table {
+/// What a log's lines make of a table. `files` are rows of files, whoever wrote them.
+fn apply(table: &Table, lines: &[Value], files: &Table, vectors: Option<&[u8]>) -> Table {
     let mut next = table.clone();
-    for path in &commit.removed {
-        assert!(next.remove(path).is_some(), "an admitted commit removes a file that is not there: {path}");
+    let id = |vector: &Value| (!vector.is_null()).then(|| vector.to_string());
+    for remove in lines.iter().map(|line| &line["remove"]).filter(|remove| !remove.is_null()) {
+        let path = remove["path"].as_str().unwrap();
+        let is_it = |file: &File| file.vector.as_ref().map(Value::to_string) == id(&remove["deletionVector"]);
+        if next.get(path).is_some_and(is_it) {
+            next.remove(path);
+        }
     }
-    for (path, file) in &commit.added {
-        assert!(next.insert(path.clone(), file.clone()).is_none(), "an admitted commit adds a file twice: {path}");
+    for add in lines.iter().map(|line| &line["add"]).filter(|add| !add.is_null()) {
+        let path = add["path"].as_str().unwrap();
+        let vector = Some(add["deletionVector"].clone()).filter(|vector| !vector.is_null());
+        let hidden = vector.as_ref().map_or(BTreeSet::new(), |vector| {
+            let vector = serde_json::from_value(vector.clone()).unwrap();
+            deletion_vector::read_held(&vector, vectors.unwrap_or_default()).unwrap().iter().collect()
+        });
+        let file = File { rows: files[path].rows.clone(), hidden, vector };
+        assert!(next.insert(path.to_owned(), file).is_none(), "an admitted commit adds a file twice: {path}");
     }
     next
 }
@@ -235,71 +296,126 @@ fn program() -> impl Strategy<Value = Program> {
         3 => condition().prop_map(|of| Program::Delete { of }),
         3 => condition().prop_map(|of| Program::Sum { of }),
         2 => partition().prop_map(|partition| Program::Optimize { partition }),
+        3 => prop_oneof![0..8_i64, 1_000..1_006_i64, 2_000..2_003_i64].prop_map(|id| Program::Merge { id }),
     ]
 }
 
-/// Two files in each partition, two rows in each.
+/// Two files in each partition, two rows in each, ids mixed so that bounds overlap.
 fn first() -> Table {
     (0..4_i64)
         .map(|index| {
             let partition = if index < 2 { 'x' } else { 'y' };
-            let rows = [(index * 2, (partition, 1)), (index * 2 + 1, (partition, 2))].into();
-            (format!("p={partition}/f{index}"), File { rows, ..File::default() })
+            let first = index / 2 * 4;
+            let rows = [first + index % 2, first + 2 + index % 2].map(|id| (id, (partition, id + 1)));
+            (format!("p={partition}/f{index}"), File::of(rows.into()))
         })
         .collect()
 }
 
 struct History {
-    vectors: bool,
+    mode: Mode,
     tables: Vec<Table>,
-    commits: Vec<Commit>,
+    /// As published, by version less one.
+    published: Vec<Vec<Value>>,
+    /// Rows of every file there ever was.
+    files: Table,
 }
 
 impl History {
     /// What the judge says of a commit that read `version`.
-    async fn judge(&self, version: usize, commit: &Commit) -> Judgement {
+    async fn judge(&self, version: usize, program: &Program, commit: &Commit) -> Judgement {
+        let rows = if self.mode == Mode::Rows { "partitioned" } else { "" };
         let properties = json!({
             "delta.isolationLevel": "Serializable",
-            "delta.enableDeletionVectors": self.vectors.to_string(),
+            "delta.enableDeletionVectors": (self.mode != Mode::WithoutVectors).to_string(),
+            "lakewarden.rowLevelConcurrency": rows,
         });
-        let features = ["deletionVectors"];
         let files: Vec<Value> = self.tables[version].iter().map(|(path, file)| add_file(path, file)).collect();
-        let mut scene = Scene::table(&["p"], &features, properties).with_files(files);
-        for winner in &self.commits[version..] {
-            scene = scene.won_by(winner.lines.clone());
+        let mut scene = Scene::table(&["p"], &["deletionVectors"], properties).with_files(files);
+        for winner in &self.published[version..] {
+            scene = scene.won_by(winner.clone());
         }
+        if let Some(of) = program.condition() {
+            for (path, file) in &self.files {
+                let row = file.rows.iter().position(|(id, row)| of.selects(*id, row.0));
+                let found = row.map_or(Match::No, |row| Match::Row(u64::try_from(row).unwrap(), String::new()));
+                scene.matches.insert(format!("wh/t/{path}"), found);
+            }
+        }
+        scene.held = self.held();
         scene.under(IsolationLevel::WriteSerializable).candidate(commit.lines.clone()).judge().await
+    }
+
+    /// Vectors that were written for merged files.
+    fn held(&self) -> BTreeMap<String, RowSet> {
+        let files = self.tables.iter().flat_map(|table| table.values());
+        files
+            .filter_map(|file| {
+                let vector: DeletionVector = serde_json::from_value(file.vector.clone()?).unwrap();
+                Some((vector_key(&vector), file.hidden.iter().copied().collect()))
+            })
+            .collect()
     }
 }
 
-/// Runs programs, each some versions behind; answers how many were admitted although others won meanwhile.
-fn check(vectors: bool, programs: &[(Program, usize)]) -> Result<usize, TestCaseError> {
+impl Program {
+    fn condition(&self) -> Option<Condition> {
+        match self {
+            Program::Update { of } | Program::Delete { of } | Program::Sum { of } => Some(of.clone()),
+            Program::Merge { id } => Some(Condition::Ids(*id, *id)),
+            Program::Insert { .. } | Program::Optimize { .. } => None,
+        }
+    }
+}
+
+/// How many commits were admitted although others won meanwhile, and how many of these were changed for it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Admitted {
+    concurrent: usize,
+    merged: usize,
+    undone: usize,
+}
+
+/// Runs programs, each some versions behind.
+fn check(mode: Mode, programs: &[(Program, usize)]) -> Result<Admitted, TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let mut history = History { vectors, tables: vec![first()], commits: Vec::new() };
+    let mut history = History { mode, tables: vec![first()], published: Vec::new(), files: first() };
     let mut serial = rows_of(&first());
-    let mut concurrent = 0;
+    let mut admitted = Admitted::default();
     for (number, (program, behind)) in programs.iter().enumerate() {
-        let latest = history.commits.len();
+        let latest = history.published.len();
         let read = latest.saturating_sub(*behind);
-        let commit = execute(program, &history.tables[read], number, vectors);
-        match runtime.block_on(history.judge(read, &commit)) {
+        let commit = execute(program, &history.tables[read], number, mode);
+        match runtime.block_on(history.judge(read, program, &commit)) {
             Judgement::Admit(admission) => {
-                prop_assert!(admission.rebase.is_empty());
-                let next = apply(&history.tables[latest], &commit);
+                let new = commit.added.iter().filter(|(_, file)| file.vector.is_none());
+                history.files.extend(new.map(|(path, file)| (path.clone(), file.clone())));
+                let lines = published(&commit, &admission);
+                let vectors = admission.publication.vectors.as_ref().map(|(_, bytes)| bytes.as_ref());
+                let next = apply(&history.tables[latest], &lines, &history.files, vectors);
                 // A commit that found nothing to do has its place where it read: it changed nothing.
                 if commit.lines.len() > 1 {
                     program.run(&mut serial, 1_000 + i64::try_from(number).unwrap());
-                    concurrent += usize::from(read < latest);
+                    admitted.concurrent += usize::from(read < latest);
+                    admitted.merged += usize::from(!admission.rebase.changed_removes.is_empty());
+                    admitted.undone += usize::from(!admission.rebase.appended.is_empty());
                 }
                 prop_assert_eq!(&rows_of(&next), &serial, "{:?} read version {} of {}", program, read, latest);
                 history.tables.push(next);
-                history.commits.push(commit);
+                history.published.push(lines);
             }
             // Without concurrency nothing is in the way.
             other => prop_assert!(read < latest, "{:?}", other),
         }
     }
-    Ok(concurrent)
+    Ok(admitted)
+}
+
+/// The lines that the log gets.
+fn published(commit: &Commit, admission: &Admission) -> Vec<Value> {
+    let bytes = render(&text(&commit.lines).into(), &admission.rebase, None);
+    let text = std::str::from_utf8(&bytes).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn programs() -> impl Strategy<Value = Vec<(Program, usize)>> {
@@ -310,18 +426,32 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 
     #[test]
-    fn what_is_admitted_is_serial(vectors: bool, programs in programs()) {
-        check(vectors, &programs)?;
+    fn what_is_admitted_is_serial(mode in modes(), programs in programs()) {
+        check(mode, &programs)?;
     }
+}
+
+fn modes() -> impl Strategy<Value = Mode> {
+    prop::sample::select(vec![Mode::WithoutVectors, Mode::Vectors, Mode::Rows, Mode::Rows])
 }
 
 #[test]
 fn much_is_admitted() {
     let mut runner = TestRunner::deterministic();
-    let mut concurrent = 0;
-    for case in 0..40 {
+    let mut found: BTreeMap<&str, Admitted> = BTreeMap::new();
+    for _ in 0..40 {
         let programs = programs().new_tree(&mut runner).unwrap().current();
-        concurrent += check(case % 2 == 0, &programs).unwrap();
+        for (name, mode) in [("off", Mode::WithoutVectors), ("vectors", Mode::Vectors), ("rows", Mode::Rows)] {
+            let admitted = check(mode, &programs).unwrap();
+            let all = found.entry(name).or_default();
+            all.concurrent += admitted.concurrent;
+            all.merged += admitted.merged;
+            all.undone += admitted.undone;
+        }
     }
-    assert!(concurrent >= 40, "only {concurrent} commits were admitted beside others");
+    let (off, vectors, rows) = (found["off"], found["vectors"], found["rows"]);
+    assert!(off.concurrent >= 40, "{found:?}");
+    assert_eq!((off.merged, off.undone, vectors.merged), (0, 0, 0), "{found:?}");
+    assert!(vectors.undone > 0 && rows.undone > 0 && rows.merged > 0, "{found:?}");
+    assert!(rows.concurrent > vectors.concurrent, "{found:?}");
 }

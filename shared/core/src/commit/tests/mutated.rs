@@ -69,7 +69,7 @@ fn check(recorded: &Recorded, bytes: Bytes) -> Result<Candidate, Refusal> {
     let files =
         before.map(|before| FileFacts::of_snapshots(sanity::needed_files(&candidate, None), Some(before), before));
     if let Some(files) = &files {
-        sanity::check_live_files(&candidate, files)?;
+        sanity::check_live_files(&candidate, files, &Default::default())?;
     }
     let vectors_on = features::has_deletion_vectors_on(protocol, metadata);
     sanity::check_deletion_vectors(&candidate, vectors_on, files.as_ref())?;

@@ -189,6 +189,20 @@ pub async fn check(
     }
 }
 
+/// What a vector says that is inline, or lies in a file of these bytes.
+#[cfg(test)]
+pub(crate) fn read_held(vector: &DeletionVector, file: &[u8]) -> Result<RowSet, VectorError> {
+    match locate(&Location::new("b", ""), vector, Reach::Anywhere)? {
+        Place::Inline(payload) => Ok(rows::decode(&payload)?),
+        Place::File { at, offset } => {
+            let from = usize::try_from(offset + 4).unwrap();
+            let size = usize::try_from(vector.size_in_bytes).unwrap();
+            let payload = file.get(from..from + size).ok_or(VectorError::Missing(at))?;
+            Ok(rows::decode(payload)?)
+        }
+    }
+}
+
 async fn read_within(
     objects: &dyn ReadObjects,
     root: &Location,
@@ -287,9 +301,15 @@ pub async fn write(
     sets: &[&RowSet],
 ) -> Result<Vec<DeletionVector>, ObjectError> {
     let (file, vectors) = encode_file(id, sets);
-    let options = PutOptions { condition: PutCondition::Absent, ..PutOptions::default() };
-    objects.put(&root.object(&path_of("", id)), file.into(), &options).await?;
+    write_file(objects, root, id, file.into()).await?;
     Ok(vectors)
+}
+
+/// Puts the bytes of a file of vectors where their descriptors say; demands that there is no such file.
+pub async fn write_file(objects: &dyn Objects, root: &Location, id: Uuid, bytes: Bytes) -> Result<(), ObjectError> {
+    let options = PutOptions { condition: PutCondition::Absent, ..PutOptions::default() };
+    objects.put(&root.object(&path_of("", id)), bytes, &options).await?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -33,16 +33,16 @@ pub(super) enum Unsafe {
     Codec(String),
 }
 
-type Result<T> = std::result::Result<T, Unsafe>;
+pub(super) type Result<T> = std::result::Result<T, Unsafe>;
 
 const STOP: u8 = 0;
 const I32: u8 = 5;
-const LIST: u8 = 9;
-const STRUCT: u8 = 12;
+pub(super) const LIST: u8 = 9;
+pub(super) const STRUCT: u8 = 12;
 
 /// Looks through a footer (without length and magic).
 pub(super) fn look_through(footer: &[u8]) -> Result<()> {
-    let mut scan = Scan { bytes: footer, elements: 0, chunks: 0 };
+    let mut scan = Scan::new(footer);
     scan.structure(0, &mut |scan, field| match field {
         (2, LIST) => scan.schema().map(|()| true),
         (4, LIST) => scan.row_groups().map(|()| true),
@@ -52,44 +52,28 @@ pub(super) fn look_through(footer: &[u8]) -> Result<()> {
     })
 }
 
-/// Checks the headers of a column chunk's pages: no page may announce more than `page_max_bytes` once decompressed.
-pub(super) fn check_pages(chunk: &[u8], page_max_bytes: u64) -> Result<()> {
-    let mut rest = chunk;
-    while !rest.is_empty() {
-        let mut scan = Scan { bytes: rest, elements: 0, chunks: 0 };
-        let (mut plain, mut packed) = (None, None);
-        scan.structure(0, &mut |scan, field| {
-            match field {
-                (2, I32) => plain = Some(scan.zigzag()?),
-                (3, I32) => packed = Some(scan.zigzag()?),
-                _ => return Ok(false),
-            }
-            Ok(true)
-        })?;
-        let size = |found: Option<i64>| found.and_then(|size| u64::try_from(size).ok()).ok_or(Unsafe::Malformed);
-        if size(plain)? > page_max_bytes {
-            let max = usize::try_from(page_max_bytes).unwrap_or(usize::MAX);
-            return Err(Unsafe::TooMany { what: "bytes in one page", max });
-        }
-        let length = usize::try_from(size(packed)?).map_err(|_| Unsafe::Malformed)?;
-        rest = scan.bytes.get(length..).ok_or(Unsafe::Malformed)?;
-    }
-    Ok(())
-}
-
 /// Field id and wire type.
-type Field = (i16, u8);
+pub(super) type Field = (i16, u8);
 
-struct Scan<'a> {
+pub(super) struct Scan<'a> {
     bytes: &'a [u8],
     elements: usize,
     chunks: usize,
 }
 
 /// Reads a field that it knows (true); others are skipped.
-type Visit<'v, 'a> = &'v mut dyn FnMut(&mut Scan<'a>, Field) -> Result<bool>;
+pub(super) type Visit<'v, 'a> = &'v mut dyn FnMut(&mut Scan<'a>, Field) -> Result<bool>;
 
 impl<'a> Scan<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Scan<'a> {
+        Scan { bytes, elements: 0, chunks: 0 }
+    }
+
+    /// What was not read yet.
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         let (head, tail) = self.bytes.split_at_checked(count).ok_or(Unsafe::Malformed)?;
         self.bytes = tail;
@@ -112,13 +96,13 @@ impl<'a> Scan<'a> {
         Err(Unsafe::Malformed)
     }
 
-    fn zigzag(&mut self) -> Result<i64> {
+    pub(super) fn zigzag(&mut self) -> Result<i64> {
         let value = self.varint()?;
         let half = i64::try_from(value >> 1).map_err(|_| Unsafe::Malformed)?;
         Ok(if value & 1 == 0 { half } else { -half - 1 })
     }
 
-    fn structure(&mut self, depth: usize, visit: Visit<'_, 'a>) -> Result<()> {
+    pub(super) fn structure(&mut self, depth: usize, visit: Visit<'_, 'a>) -> Result<()> {
         if depth > THRIFT_DEPTH_MAX {
             return Err(Unsafe::TooMany { what: "nested structures", max: THRIFT_DEPTH_MAX });
         }

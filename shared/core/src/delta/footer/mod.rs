@@ -7,7 +7,7 @@ mod guard;
 mod kind;
 mod nulls;
 mod pages;
-mod read;
+pub(super) mod read;
 mod tree;
 mod value;
 

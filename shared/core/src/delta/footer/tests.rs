@@ -257,7 +257,7 @@ fn damaged_files_are_errors_and_no_panics() {
                 let Some((from, length)) = chunk_range(chunk, good.len() as u64) else { continue };
                 let part = good[from as usize..(from + length) as usize].to_vec();
                 let kind = &Kind::Integer { bits: 64, signed: true };
-                let _ = read_leaf(part.into(), from, chunk, kind, 50, &mut |_, _| {});
+                let _ = read_leaf(&part.into(), chunk, kind, 50, &mut |_, _| {});
             }
         }
     }
@@ -278,7 +278,7 @@ fn damaged_pages_are_errors() {
         let (from, length) = chunk_range(chunk, good.len() as u64).unwrap();
         let whole = good[from as usize..(from + length) as usize].to_vec();
         let mut found = Vec::new();
-        read_leaf(whole.clone().into(), from, chunk, &kind, 200, &mut |_, value| found.push(value)).unwrap();
+        read_leaf(&whole.clone().into(), chunk, &kind, 200, &mut |_, value| found.push(value)).unwrap();
         assert_eq!(found.len(), 200);
         assert_eq!(found[4], Some(if leaf == 0 { Datum::Int(4) } else { Datum::Text("abc".into()) }));
         assert_eq!(found[3].is_none(), leaf == 1);
@@ -286,7 +286,7 @@ fn damaged_pages_are_errors() {
             let mut bytes = whole.clone();
             let at = noise(&mut state) as usize % bytes.len();
             bytes[at] = noise(&mut state) as u8;
-            let _ = read_leaf(bytes.into(), from, chunk, &kind, 200, &mut |_, _| {});
+            let _ = read_leaf(&bytes.into(), chunk, &kind, 200, &mut |_, _| {});
         }
     }
 }

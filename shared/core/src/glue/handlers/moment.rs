@@ -91,7 +91,19 @@ pub(super) fn check_kept(app: &App, table: &TableRef, view: View) -> Result<(), 
     let View::AsOf { at_ms } = view else { return Ok(()) };
     check_created(table, at_ms)?;
     let kept_ms = app.settings.history_retention_ms.max(0);
-    let from_ms = app.ports.clock.now_ms().saturating_sub(kept_ms);
+    let now_ms = app.ports.clock.now_ms();
+    let from_ms = now_ms.saturating_sub(kept_ms);
+    let told_from_ms = table.history.map_or(from_ms, |history| history.from_ms(now_ms)).min(now_ms);
+    if at_ms < told_from_ms && from_ms < told_from_ms {
+        let text = format!(
+            "Partitions cannot be read as of {}: what was changed before {} was kept for less than the {} seconds of today. \
+             Ask for a later moment.",
+            seconds(at_ms),
+            seconds(told_from_ms),
+            seconds(kept_ms),
+        );
+        return Err(GlueException::invalid_input(text));
+    }
     if at_ms < from_ms {
         let text = format!(
             "Partitions cannot be read as of {}: changes are kept for {} seconds, since {}. Ask for a later moment.",

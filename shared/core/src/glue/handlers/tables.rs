@@ -55,7 +55,8 @@ pub(in crate::glue) async fn create_table(app: &App, input: Value) -> Result<Val
     let indexes = new_indexes(&input)?;
     let mut table = table_input(&mut input)?;
     mark_iceberg(&input, &mut table)?;
-    tables::create_indexed_table(&app.ports, input.required("DatabaseName")?, table, &indexes).await?;
+    let kept_ms = Some(app.settings.history_retention_ms.max(0));
+    tables::create_indexed_table(&app.ports, input.required("DatabaseName")?, table, &indexes, kept_ms).await?;
     Ok(json!({}))
 }
 

@@ -185,6 +185,44 @@ async fn moments_that_are_not_kept_are_refused() {
     wire.ok("GetPartitions", at(now_ms - 5_000)).await;
 }
 
+/// What was changed while the setting was lower is gone sooner, whatever the setting says now.
+#[tokio::test]
+async fn after_the_retention_was_raised_what_was_thrown_away_before_is_not_asked_for() {
+    const HOUR_MS: i64 = 60 * 60 * 1000;
+    let mut wire = Wire::with_table(&[("n", "int")]).await;
+    let create = wire.app.settings.history_retention_ms;
+    assert_eq!(create, 7 * DAY_MS);
+    for value in ["1", "2", "3", "4"] {
+        wire.create(&[value]).await;
+    }
+    let delete = async |wire: &Wire, value: &str| {
+        wire.ok("DeletePartition", in_table(json!({ "PartitionValues": [value] }))).await;
+    };
+    let at = |at_ms: i64| in_table(json!({ "QueryAsOfTime": seconds(at_ms) }));
+    // Lowered: the first change notes it.
+    wire.world.clock.advance_ms(DAY_MS);
+    wire.app.settings.history_retention_ms = HOUR_MS;
+    delete(&wire, "1").await;
+    wire.world.clock.advance_ms(DAY_MS);
+    delete(&wire, "2").await;
+    // Raised again. The moment before the second deletion is within the new time, and what it said is gone.
+    wire.app.settings.history_retention_ms = 30 * DAY_MS;
+    wire.world.clock.advance_ms(2 * HOUR_MS);
+    let now_ms = wire.world.ports.clock.now_ms();
+    let before = now_ms - 3 * HOUR_MS;
+    let (name, text) = wire.fails("GetPartitions", at(before)).await;
+    assert_eq!((name.as_str(), text.contains("was kept for less than")), (INVALID, true), "{text}");
+    // Also when the first change under the new setting has been made, until what came before no longer counts.
+    delete(&wire, "3").await;
+    assert_eq!(wire.fails("GetPartitions", at(before)).await.0, INVALID);
+    wire.world.clock.advance_ms(DAY_MS);
+    delete(&wire, "4").await;
+    wire.world.clock.advance_ms(20 * DAY_MS);
+    assert_eq!(wire.fails("GetPartitions", at(now_ms)).await.0, INVALID);
+    let left = wire.ok("GetPartitions", at(now_ms + HOUR_MS)).await;
+    assert_eq!(values_of(&left["Partitions"]), [["4"]]);
+}
+
 #[tokio::test]
 async fn partitions_as_a_commit_left_them() {
     let wire = lake().await;

@@ -110,6 +110,9 @@ async fn without_history_a_change_writes_the_partition_alone() {
     let mut wire = Wire::with_table(&[("n", "int")]).await;
     wire.app.settings.history_retention_ms = 0;
     wire.create(&["1"]).await;
+    // The first change under another setting notes that on the table's head.
+    let usage = cost(&wire, "UpdatePartition", in_table(update("1", "1"))).await;
+    assert_eq!((requests(usage), units(usage)), ([1, 1, 0, 1, 0, 1], (HEADS + 2, 3)));
     let usage = cost(&wire, "UpdatePartition", in_table(update("1", "1"))).await;
     assert_eq!((requests(usage), units(usage)), ([1, 1, 0, 0, 0, 1], (HEADS + 2, 2)));
     let usage = cost(&wire, "DeletePartition", in_table(json!({ "PartitionValues": ["1"] }))).await;

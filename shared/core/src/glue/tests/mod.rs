@@ -21,6 +21,7 @@ mod sizes;
 mod statistics;
 mod tables;
 mod throttling;
+mod tokens;
 mod updates;
 mod versions;
 

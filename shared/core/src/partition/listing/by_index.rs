@@ -4,9 +4,10 @@
 //! filter, which say all values of their partitions, and shows the first of them behind its position. A walk therefore
 //! does not depend on the index: it goes on when the index is deleted, or made, between two pages.
 
+use super::guide::{MANY_RANGES, ROWS_PER_RANGE};
 use super::position::Position;
-use super::source::{Cursor, PlaceCursor, Reached, Reads, Row, Source, Stretch};
-use super::{Listing, Room, RowPage};
+use super::source::{Cursor, PlaceCursor, Reached, Reads, Row, Source, Stretch, View};
+use super::{Listing, Room, RowPage, Segment};
 use crate::catalog::{CatalogError, IndexRef, TableRef};
 use crate::limits::BATCH_GET_MAX_KEYS;
 use crate::partition::index_item;
@@ -17,6 +18,14 @@ use crate::store::Item;
 /// Entries that one page reads. With more the order of the keys is the better way.
 pub(super) const ENTRIES_MAX: u64 = 10_000;
 const STEP_ITEMS: usize = 2000;
+/// Partitions that are looked up in vain before it is seen whether there are only few rows: in the past each costs a query.
+const ABSENT_UNTIL_LOOK: usize = 200;
+const ABSENT_IN_PAST_UNTIL_LOOK: usize = 40;
+/// And so many times more before that is tried again.
+const LOOKS_FACTOR: usize = 4;
+/// Few rows, in each shard, and steps to see that: the past of a few rows may take a second one.
+const LOOK_ITEMS: usize = 50;
+const LOOK_STEPS: usize = 2;
 
 /// Entries and stretches of an index, as rows of the table would be.
 struct Entries<'a> {
@@ -46,18 +55,22 @@ pub(super) async fn list_by_index(
 ) -> Result<Option<RowPage>, CatalogError> {
     let shards = listing.segment.shards(table.shards);
     let entries = Entries { table, index: index.number };
-    let ranges: Vec<&KeyRange> = plan.ranges.iter().chain(plan.probes.iter().map(|probe| &probe.range)).collect();
+    let mut ranges: Vec<&KeyRange> = plan.ranges.iter().chain(plan.probes.iter().map(|probe| &probe.range)).collect();
+    ranges.sort_unstable_by(|left, right| left.low.cmp(&right.low));
     let max = reads.items() + ENTRIES_MAX;
     let read_shard = |shard: &u16| {
-        let stretches: Vec<Stretch> =
-            ranges.iter().filter_map(|range| Position::BEGINNING.rest(table.epoch, *shard, range)).collect();
-        let entries = &entries;
+        let (shard, entries, ranges) = (*shard, &entries, &ranges);
         async move {
             let mut found = Vec::new();
-            for stretch in stretches {
+            let mut from = Position::BEGINNING;
+            // There may be more ranges than entries.
+            let all = ranges.first().zip(ranges.last()).filter(|_| ranges.len() >= MANY_RANGES);
+            let first = all.map(|(first, last)| (KeyRange { low: first.low.clone(), high: last.high.clone() }, true));
+            for (range, is_look) in first.into_iter().chain(ranges.iter().map(|range| ((*range).clone(), false))) {
+                let Some(stretch) = from.rest(table.epoch, shard, &range) else { continue };
                 let mut cursor = entries.open(stretch);
                 loop {
-                    let batch = cursor.read_on(reads, STEP_ITEMS).await?;
+                    let batch = cursor.read_on(reads, if is_look { ROWS_PER_RANGE } else { STEP_ITEMS }).await?;
                     for row in &batch.rows {
                         let values = index_item::decode(&row.item)?;
                         match filter.evaluate(&values) {
@@ -68,8 +81,15 @@ pub(super) async fn list_by_index(
                             Err(error) => return Err(error.into()),
                         }
                     }
-                    if batch.reached == Reached::End || reads.items() > max {
-                        break;
+                    match batch.reached {
+                        Reached::End if is_look => return Ok(found),
+                        Reached::Key(key) if is_look => {
+                            from = Position::After(key);
+                            break;
+                        }
+                        Reached::End => break,
+                        Reached::Key(_) if reads.items() > max => break,
+                        Reached::Key(_) => {}
                     }
                 }
             }
@@ -84,6 +104,9 @@ pub(super) async fn list_by_index(
 }
 
 /// The page of those of these partitions that exist.
+///
+/// A filter may say more values than there are rows. So when many of them were looked up in vain, the rows between the
+/// rest are read, if they are few.
 pub(super) async fn list_by_values(
     reads: &Reads<'_>,
     source: &dyn Source,
@@ -92,16 +115,42 @@ pub(super) async fn list_by_values(
     values: impl Iterator<Item = Vec<String>>,
 ) -> Result<RowPage, CatalogError> {
     let keyed = values.map(|values| (encode_key(&table.epoch_types, &values), values));
-    let mut wanted: Vec<(Vec<u8>, Vec<String>)> = keyed.filter(|(key, _)| listing.start.admits(key)).collect();
-    wanted.sort();
-    wanted.dedup();
+    let mut left: Vec<(Vec<u8>, Vec<String>)> = keyed.filter(|(key, _)| listing.start.admits(key)).collect();
+    left.sort_unstable_by(|left, right| right.cmp(left));
+    left.dedup();
     let mut room = Room::new(listing.limit);
     let mut rows: Vec<(Vec<u8>, Item)> = Vec::new();
-    let mut left = wanted.into_iter().peekable();
-    while left.peek().is_some() {
-        let some: Vec<Vec<String>> =
-            left.by_ref().take(BATCH_GET_MAX_KEYS.min(room.left() + 1)).map(|(_, values)| values).collect();
-        let mut found = source.find(reads, &some).await?;
+    let until_look = match listing.view {
+        View::Latest => ABSENT_UNTIL_LOOK,
+        View::AsOf { .. } => ABSENT_IN_PAST_UNTIL_LOOK,
+    };
+    let (mut asked, mut absent, mut next_look) = (0, 0, until_look);
+    while let Some((next, _)) = left.last() {
+        if asked > 0 && reads.is_spent() {
+            return Ok(RowPage { rows, next: Some(Position::From(next.clone())) });
+        }
+        let mut found = None;
+        if absent >= next_look && left.len() >= until_look {
+            next_look = absent.saturating_mul(LOOKS_FACTOR);
+            found = read_between(reads, source, table, listing.segment, &left).await?;
+        }
+        let mut found = match found {
+            Some(found) => {
+                left.clear();
+                found
+            }
+            None => {
+                // As many as fill the page, going by those that were found so far.
+                let is_found = asked - absent + 1;
+                let count = (room.left() + 1).saturating_mul(asked + 1).div_ceil(is_found).min(BATCH_GET_MAX_KEYS);
+                let some = left.split_off(left.len().saturating_sub(count));
+                let some: Vec<Vec<String>> = some.into_iter().map(|(_, values)| values).collect();
+                let found = source.find(reads, &some).await?;
+                asked += some.len();
+                absent += some.len().saturating_sub(found.len());
+                found
+            }
+        };
         found.sort_by(|left, right| left.key.cmp(&right.key));
         for row in found {
             if !room.take(&row.item) {
@@ -111,4 +160,36 @@ pub(super) async fn list_by_values(
         }
     }
     Ok(RowPage { rows, next: None })
+}
+
+/// Those of the partitions `wanted`, which are in falling order, that exist, if there are only few rows where they would
+/// be.
+async fn read_between(
+    reads: &Reads<'_>,
+    source: &dyn Source,
+    table: &TableRef,
+    segment: Segment,
+    wanted: &[(Vec<u8>, Vec<String>)],
+) -> Result<Option<Vec<Row>>, CatalogError> {
+    let (Some((last, _)), Some((first, _))) = (wanted.first(), wanted.last()) else { return Ok(None) };
+    let range = KeyRange { low: first.clone(), high: KeyRange::with_prefix(last.clone()).high };
+    let read_shard = |shard: &u16| {
+        let cursor = Position::BEGINNING.rest(table.epoch, *shard, &range).map(|stretch| source.open(stretch));
+        async move {
+            let Some(mut cursor) = cursor else { return Ok(Some(Vec::new())) };
+            let mut rows = Vec::new();
+            for _ in 0..LOOK_STEPS {
+                let batch = cursor.read_on(reads, LOOK_ITEMS).await?;
+                rows.extend(batch.rows);
+                if batch.reached == Reached::End {
+                    return Ok(Some(rows));
+                }
+            }
+            Ok::<Option<Vec<Row>>, CatalogError>(None)
+        }
+    };
+    let shards = futures::future::try_join_all(segment.shards(table.shards).iter().map(read_shard)).await?;
+    let rows = shards.into_iter().collect::<Option<Vec<Vec<Row>>>>();
+    let is_wanted = |row: &Row| wanted.binary_search_by(|(key, _)| row.key.cmp(key)).is_ok();
+    Ok(rows.map(|rows| rows.into_iter().flatten().filter(is_wanted).collect()))
 }

@@ -1,13 +1,17 @@
 //! Where in a shard the rows are that a filter asks for.
 
 use super::position::Position;
-use super::source::{Reached, Reads, Source};
+use super::source::{Reached, Reads, Source, Stretch};
 use crate::catalog::CatalogError;
 use crate::partition::index_item::values_of;
 use crate::predicate::{Compiled, KeyRange, Layout, Plan, Probe, plan_within};
 
-/// Ranges of one window of leading values.
-const WINDOW_RANGES_MAX: usize = 64;
+/// Ranges of one window of leading values. With more there is hardly ever something to be jumped over that is worth it.
+const WINDOW_RANGES_MAX: usize = 32;
+/// With so many ranges in a shard it pays to see first whether there are more rows than ranges.
+pub(super) const MANY_RANGES: usize = 8;
+/// Rows that are read to see that, for each range that they spare: half of what a request is worth.
+pub(super) const ROWS_PER_RANGE: usize = 50;
 
 /// How a piece is begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,24 +120,63 @@ pub(super) async fn check_probes(
     (epoch, shards): (u32, &[u16]),
     probes: &[Probe],
 ) -> Result<(), CatalogError> {
-    let certain = probes.iter().filter(|probe| probe.is_certain);
-    let places = certain.flat_map(|probe| shards.iter().map(move |shard| (probe, *shard)));
-    let look = |(probe, shard): (&Probe, u16)| {
-        let cursor = Position::BEGINNING.rest(epoch, shard, &probe.range).map(|stretch| source.open(stretch));
+    let certain: Vec<&KeyRange> = probes.iter().filter(|probe| probe.is_certain).map(|probe| &probe.range).collect();
+    let check_shard = |shard: &u16| {
+        let (shard, certain) = (*shard, &certain);
         async move {
-            let Some(mut cursor) = cursor else { return Ok(()) };
-            loop {
-                let batch = cursor.read_on(reads, 1).await?;
-                if let Some(row) = batch.rows.first() {
-                    filter.evaluate(&values_of(&row.item)?)?;
-                    return Ok(());
+            let from = if certain.len() < MANY_RANGES {
+                Position::BEGINNING
+            } else {
+                match check_first_rows(reads, source, filter, (epoch, shard), certain).await? {
+                    Some(from) => from,
+                    None => return Ok(()),
                 }
-                if batch.reached == Reached::End {
-                    return Ok::<(), CatalogError>(());
-                }
-            }
+            };
+            let looks = certain.iter().map(|range| check_range(reads, source, filter, from.rest(epoch, shard, range)));
+            futures::future::try_join_all(looks).await.map(drop)
         }
     };
-    futures::future::try_join_all(places.map(look)).await?;
-    Ok(())
+    futures::future::try_join_all(shards.iter().map(check_shard)).await?;
+    Ok::<(), CatalogError>(())
+}
+
+/// Looks at the first rows of a shard from the first of many ranges on; answers where there may be more, if anywhere.
+async fn check_first_rows(
+    reads: &Reads<'_>,
+    source: &dyn Source,
+    filter: &Compiled,
+    (epoch, shard): (u32, u16),
+    ranges: &[&KeyRange],
+) -> Result<Option<Position>, CatalogError> {
+    let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { return Ok(None) };
+    let all = KeyRange { low: first.low.clone(), high: last.high.clone() };
+    let Some(stretch) = Position::BEGINNING.rest(epoch, shard, &all) else { return Ok(None) };
+    let batch = source.open(stretch).read_on(reads, ROWS_PER_RANGE).await?;
+    for row in batch.rows.iter().filter(|row| ranges.iter().any(|range| range.contains(&row.key))) {
+        filter.evaluate(&values_of(&row.item)?)?;
+    }
+    Ok(match batch.reached {
+        Reached::End => None,
+        Reached::Key(key) => Some(Position::After(key)),
+    })
+}
+
+/// Looks at the first row of a stretch.
+async fn check_range(
+    reads: &Reads<'_>,
+    source: &dyn Source,
+    filter: &Compiled,
+    stretch: Option<Stretch>,
+) -> Result<(), CatalogError> {
+    let Some(mut cursor) = stretch.map(|stretch| source.open(stretch)) else { return Ok(()) };
+    loop {
+        let batch = cursor.read_on(reads, 1).await?;
+        if let Some(row) = batch.rows.first() {
+            filter.evaluate(&values_of(&row.item)?)?;
+            return Ok(());
+        }
+        if batch.reached == Reached::End {
+            return Ok(());
+        }
+    }
 }

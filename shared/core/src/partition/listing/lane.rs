@@ -4,15 +4,19 @@
 //! last row of every step tells, with its leading values fixed, where the next wanted row can be at the earliest
 //! ([`Guide::refine`]); what lies between can be jumped over. So a leading key that the filter leaves free costs two
 //! requests for each of its values instead of all rows with them, where that is less ([`super::pace`]).
+//!
+//! A filter may say more ranges than there are rows. So where many are left, a lane first reads as if they were one, and
+//! takes them one by one when the rows between them cost more than the requests that they spare.
 
 use std::collections::VecDeque;
 
-use super::guide::{Guide, Piece, Refined, Step};
+use super::guide::{Guide, MANY_RANGES, Piece, ROWS_PER_RANGE, Refined, Step};
 use super::pace::{FIRST_STEP_ITEMS, Look, Pace};
 use super::position::Position;
 use super::source::{Cursor, Reached, Reads, Row, Source};
 use crate::catalog::CatalogError;
 use crate::partition::index_item::values_of;
+use crate::predicate::KeyRange;
 
 /// Rows of one step from which its values tell how many there are of a kind.
 const TELLING_ITEMS: usize = 16;
@@ -24,7 +28,11 @@ pub(super) struct Lane<'a> {
     guide: Option<&'a Guide<'a>>,
     epoch: u32,
     shard: u16,
+    /// Of the plan.
+    planned: VecDeque<Piece>,
+    /// Of those that come first: what a jump has left of one.
     pieces: VecDeque<Piece>,
+    gaps: Gaps,
     open: Option<Open>,
     buffer: VecDeque<Row>,
     /// All rows before it are in the buffer or were taken from it.
@@ -62,6 +70,43 @@ struct Open {
     piece: Piece,
     /// Items of the next step, at most.
     at_once: usize,
+    /// Whether it reaches over planned pieces and what lies between.
+    is_wide: bool,
+}
+
+/// Whether planned pieces are read together with what lies between them.
+#[derive(Debug, Default)]
+struct Gaps {
+    /// Pieces that are taken one by one before that is tried again.
+    apart: usize,
+    /// How often it did not pay.
+    times: u32,
+    /// Rows in vain and pieces spared since it was begun.
+    in_vain: usize,
+    spared: usize,
+}
+
+impl Gaps {
+    fn begin(&mut self) {
+        (self.in_vain, self.spared) = (0, 0);
+    }
+
+    /// Rows that may be read until another piece must have been spared.
+    fn left(&self) -> usize {
+        ((self.spared + 1) * ROWS_PER_RANGE).saturating_sub(self.in_vain)
+    }
+
+    /// Counts a step; `false` if it does not pay to go on.
+    fn count(&mut self, in_vain: usize, spared: usize) -> bool {
+        self.in_vain += in_vain;
+        self.spared += spared;
+        let pays = spared > 0 && self.in_vain <= self.spared * ROWS_PER_RANGE;
+        if !pays {
+            self.apart = MANY_RANGES.saturating_mul(4_usize.saturating_pow(self.times));
+            self.times = self.times.saturating_add(1);
+        }
+        pays
+    }
 }
 
 impl<'a> Lane<'a> {
@@ -73,15 +118,17 @@ impl<'a> Lane<'a> {
         pieces: impl IntoIterator<Item = Piece>,
         start: &Position,
     ) -> Self {
-        let pieces = pieces.into_iter().collect();
-        let (buffer, frontier) = (VecDeque::new(), start.clone());
+        let planned = pieces.into_iter().collect();
+        let (pieces, buffer, frontier) = (VecDeque::new(), VecDeque::new(), start.clone());
         let is_at_group = *start == Position::BEGINNING;
         Self {
             source,
             guide,
             epoch,
             shard,
+            planned,
             pieces,
+            gaps: Gaps::default(),
             open: None,
             buffer,
             frontier,
@@ -94,7 +141,7 @@ impl<'a> Lane<'a> {
     }
 
     fn is_done(&self) -> bool {
-        self.open.is_none() && self.pieces.is_empty()
+        self.open.is_none() && self.pieces.is_empty() && self.planned.is_empty()
     }
 
     fn lacks(&self, rows: usize) -> bool {
@@ -126,22 +173,30 @@ impl<'a> Lane<'a> {
                 None => return Ok(()),
             },
         };
-        let is_exact = open.piece.is_exact;
+        let (is_exact, is_wide) = (open.piece.is_exact, open.is_wide);
         let at_once = match is_exact {
             true => share,
             false => self.pace.items_for(share.saturating_sub(self.buffer.len()).max(1)).min(open.at_once),
         };
         let batch = open.cursor.read_on(reads, at_once).await?;
-        let before = self.buffer.len();
-        let ends = self.take(&open.piece, batch.rows)?;
-        self.low_water = if at_once > share { (self.buffer.len() - before).min(share) / 2 } else { 0 };
+        let (before, read) = (self.buffer.len(), batch.rows.len());
+        let ends = self.take(&open, batch.rows)?;
+        let wanted = self.buffer.len() - before;
+        self.low_water = if at_once > share { wanted.min(share) / 2 } else { 0 };
         match batch.reached {
             Reached::End => {
                 self.look = None;
+                if is_wide {
+                    self.planned.clear();
+                }
                 self.frontier = Position::From(open.piece.range.high);
             }
             Reached::Key(key) => {
                 self.frontier = Position::After(key.clone());
+                if is_wide {
+                    self.go_on_over_gaps(open, read - wanted);
+                    return Ok(());
+                }
                 self.open = Some(open);
                 if !is_exact {
                     self.go_on(&key, ends);
@@ -153,7 +208,15 @@ impl<'a> Lane<'a> {
 
     fn open_next(&mut self, share: usize) -> Option<Open> {
         loop {
-            let piece = self.pieces.pop_front()?;
+            let Some(piece) = self.pieces.pop_front() else {
+                self.drop_passed();
+                if let Some(open) = self.open_over_gaps() {
+                    return Some(open);
+                }
+                self.gaps.apart = self.gaps.apart.saturating_sub(1);
+                self.pieces.push_back(self.planned.pop_front()?);
+                continue;
+            };
             let Some(stretch) = self.frontier.rest(self.epoch, self.shard, &piece.range) else { continue };
             let at_once = match piece.step {
                 Step::Share => share,
@@ -162,18 +225,49 @@ impl<'a> Lane<'a> {
             };
             // Also one that a jump has left.
             self.is_at_group |= piece.step == Step::One;
-            return Some(Open { cursor: self.source.open(stretch), piece, at_once });
+            return Some(Open { cursor: self.source.open(stretch), piece, at_once, is_wide: false });
+        }
+    }
+
+    /// Planned pieces that lie before the frontier; answers how many.
+    fn drop_passed(&mut self) -> usize {
+        let before = self.planned.len();
+        while self.planned.front().is_some_and(|piece| self.frontier.rest(0, 0, &piece.range).is_none()) {
+            self.planned.pop_front();
+        }
+        before - self.planned.len()
+    }
+
+    /// All planned pieces as one, if they are many and it is not known that there are more rows between them.
+    fn open_over_gaps(&mut self) -> Option<Open> {
+        if self.planned.len() < MANY_RANGES || self.gaps.apart > 0 || self.guide.is_none() {
+            return None;
+        }
+        let (first, last) = (self.planned.front()?, self.planned.back()?);
+        let range = KeyRange { low: first.range.low.clone(), high: last.range.high.clone() };
+        let stretch = self.frontier.rest(self.epoch, self.shard, &range)?;
+        self.gaps.begin();
+        let piece = Piece { range, is_exact: false, step: Step::Some };
+        Some(Open { cursor: self.source.open(stretch), piece, at_once: self.gaps.left(), is_wide: true })
+    }
+
+    /// Decides whether to read on over the gaps between planned pieces.
+    fn go_on_over_gaps(&mut self, mut open: Open, in_vain: usize) {
+        let spared = self.drop_passed();
+        if self.gaps.count(in_vain, spared) && !self.planned.is_empty() {
+            open.at_once = self.gaps.left().max(FIRST_STEP_ITEMS);
+            self.open = Some(open);
         }
     }
 
     /// Keeps the rows that are wanted. Where they had to be judged, answers what the first and the last of them say.
-    fn take(&mut self, piece: &Piece, rows: Vec<Row>) -> Result<Option<Ends>, CatalogError> {
+    fn take(&mut self, Open { piece, is_wide, .. }: &Open, rows: Vec<Row>) -> Result<Option<Ends>, CatalogError> {
         let Some(guide) = self.guide.filter(|_| !piece.is_exact) else {
             self.buffer.extend(rows);
             return Ok(None);
         };
         let (judged, before) = (rows.len(), self.buffer.len());
-        let mut looks = LOOKS_PER_STEP;
+        let mut looks = if *is_wide { 0 } else { LOOKS_PER_STEP };
         let mut ends: Option<Ends> = None;
         for (at, row) in rows.into_iter().enumerate() {
             let values = values_of(&row.item)?;

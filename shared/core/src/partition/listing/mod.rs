@@ -154,6 +154,7 @@ impl Room {
 /// # Errors
 /// [`CatalogError::StoredValue`] if the answer of the filter for some row of the segment hangs on a value that its key's
 /// type cannot read: on the first page where the filter narrows that key, where the walk meets the row at the latest.
+/// [`CatalogError::OutOfTime`] while the types of keys change, if there is no part of the answer that can be told in time.
 pub async fn list(ports: &Ports, table: &TableRef, listing: &Listing) -> Result<PartitionPage, CatalogError> {
     let source = source_of(table, listing.view)?;
     let source = source.as_ref();
@@ -197,20 +198,20 @@ async fn list_in_order(
     }
     let guide = listing.filter.as_ref().map(|filter| Guide { filter, layout: layout_of(table) });
     let (pieces, pace) = (way.pieces(), Pace::new(shards.len()));
-    let older = read_older(reads, source, table, listing, &shards).await?;
+    let (older, older_horizon) = read_older(reads, source, table, listing, &shards).await?;
     let lane = |shard: &u16| {
         let at = (table.epoch, *shard);
         Lane::new(source, guide.as_ref(), &pace, at, pieces.iter().cloned(), &listing.start)
     };
     let current = Merge::new(shards.iter().map(lane).collect());
-    fill_page(reads, listing, shards.len(), older, current).await
+    fill_page(reads, listing, shards.len(), (older, older_horizon), current).await
 }
 
 async fn fill_page(
     reads: &Reads<'_>,
     listing: &Listing,
     shards: usize,
-    mut older: Found,
+    (mut older, older_horizon): (Found, Option<Position>),
     mut current: Merge<'_>,
 ) -> Result<RowPage, CatalogError> {
     let mut room = Room::new(listing.limit);
@@ -221,7 +222,7 @@ async fn fill_page(
             current.fill(reads, share(room.left().max(1), listing.limit, shards)).await?;
         }
         is_first = false;
-        let horizon = current.horizon().cloned();
+        let horizon = [current.horizon(), older_horizon.as_ref()].into_iter().flatten().min().cloned();
         let Some((key, epoch)) = next_of(&older, &current) else { return Ok(RowPage { rows, next: horizon }) };
         if let Some(horizon) = horizon.filter(|horizon| horizon.admits(&key)) {
             return Ok(RowPage { rows, next: Some(horizon) });

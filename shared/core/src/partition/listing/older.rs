@@ -3,6 +3,10 @@
 //! An earlier epoch is in its own order. Both orders begin alike as far as the types of the leading keys are the same, so
 //! a page starts at that beginning of its position and stops where the beginnings have passed what it holds. Where the
 //! first keys already differ, the epoch is read as a whole, and only as much as the page needs is kept.
+//!
+//! When the budget of the page is spent, it ends where the beginnings have passed everything. Where they have passed nothing
+//! yet, reading goes on, and gives up with an error when the time of a second page has passed as well: there is no
+//! place in between from which another page could go on.
 
 use std::collections::BTreeMap;
 
@@ -28,22 +32,25 @@ const STEP_ITEMS: usize = 2000;
 pub(super) type Found = BTreeMap<Vec<u8>, Item>;
 
 /// The first wanted partitions of a page among those in earlier epochs, with one more than fits so that it is known
-/// whether there are more. Oldest epoch first: partitions move the other way.
+/// whether there are more. Oldest epoch first: partitions move the other way. With the place up to which that is all of
+/// them, where the budget ended before.
+///
+/// # Errors
+/// [`CatalogError::OutOfTime`] if the time of two pages is not enough to find the first of them.
 pub(super) async fn read_older(
     reads: &Reads<'_>,
     source: &dyn Source,
     table: &TableRef,
     listing: &Listing,
     shards: &[u16],
-) -> Result<Found, CatalogError> {
+) -> Result<(Found, Option<Position>), CatalogError> {
     let mut kept = Kept { found: Found::new(), size_bytes: 0, limit: listing.limit.saturating_add(1) };
+    let mut horizon: Option<Position> = None;
     for older in table.older_epochs.iter().rev() {
-        // Another order has no place to stop at, so there is no budget.
-        let unbounded = Reads::new(reads.ports);
-        read_epoch(&unbounded, source, table, older, listing, shards, &mut kept).await?;
-        reads.add(&unbounded);
+        let reached = read_epoch(reads, source, table, older, listing, shards, &mut kept).await?;
+        horizon = [horizon, reached].into_iter().flatten().min();
     }
-    Ok(kept.found)
+    Ok((kept.found, horizon))
 }
 
 /// The partitions with the smallest keys, as many as a page can show.
@@ -86,7 +93,7 @@ async fn read_epoch(
     listing: &Listing,
     shards: &[u16],
     kept: &mut Kept,
-) -> Result<(), CatalogError> {
+) -> Result<Option<Position>, CatalogError> {
     let from = listing.start.key();
     let (alike, is_same_order) = leading_alike(&older.types, &table.epoch_types);
     let start = from.get(..beginning_len(&table.epoch_types, from, alike)).unwrap_or_default();
@@ -98,15 +105,32 @@ async fn read_epoch(
     };
     let mut rows = Merge::new(shards.iter().map(lane).collect());
     let at_once = if is_same_order { share(listing.limit, listing.limit, shards.len()) } else { STEP_ITEMS };
+    // Where the last row begins that was met: all that begin with less have been.
+    let mut met = listing.start.clone();
+    let mut is_first = true;
     loop {
-        rows.fill(reads, at_once).await?;
-        let Some(row) = rows.peek() else { return Ok(()) };
-        let values = values_of(&row.item)?;
-        if kept.is_past(&encode_beginning(&older.types, &values, alike)) {
-            return Ok(());
+        if rows.horizon().is_some() {
+            if !is_first && reads.is_spent() {
+                if met > listing.start {
+                    return Ok(Some(met));
+                }
+                if reads.is_overdue() {
+                    return Err(CatalogError::OutOfTime);
+                }
+            }
+            is_first = false;
+            rows.fill(reads, at_once).await?;
+            continue;
         }
+        let Some(row) = rows.peek() else { return Ok(None) };
+        let values = values_of(&row.item)?;
+        let beginning = encode_beginning(&older.types, &values, alike);
+        if kept.is_past(&beginning) {
+            return Ok(None);
+        }
+        met = Position::From(beginning);
         let key = encode_key(&table.epoch_types, &values);
-        let Some(row) = rows.pop() else { return Ok(()) };
+        let Some(row) = rows.pop() else { return Ok(None) };
         if !listing.start.admits(&key) {
             continue;
         }

@@ -123,6 +123,8 @@ impl Continuation {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -137,6 +139,20 @@ mod tests {
         }
         for wrong in [&[][..], &[8, 1], &[2, 1, 2, 3]] {
             assert_eq!(Continuation::decode(wrong), None);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever is read means something, and one thing only.
+        #[test]
+        fn bytes_are_one_continuation_or_none(bytes in prop::collection::vec(any::<u8>(), 0..40), flags in 0_u8..16) {
+            for bytes in [bytes.clone(), [vec![flags], bytes].concat()] {
+                if let Some(read) = Continuation::decode(&bytes) {
+                    prop_assert_eq!(read.encode(), bytes);
+                }
+            }
         }
     }
 

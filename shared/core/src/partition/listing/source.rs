@@ -115,17 +115,20 @@ pub(in crate::partition) struct Reads<'a> {
     items: AtomicU64,
     max_items: u64,
     ends_ms: i64,
+    overdue_ms: i64,
 }
 
 impl<'a> Reads<'a> {
     /// Without a budget.
     pub fn new(ports: &'a Ports) -> Self {
-        Self { ports, queries: AtomicU64::new(0), items: AtomicU64::new(0), max_items: u64::MAX, ends_ms: i64::MAX }
+        let (queries, items) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { ports, queries, items, max_items: u64::MAX, ends_ms: i64::MAX, overdue_ms: i64::MAX }
     }
 
     pub fn within(ports: &'a Ports, budget: ScanBudget) -> Self {
         let ends_ms = ports.clock.now_ms().saturating_add(budget.time_ms);
-        Self { max_items: budget.items, ends_ms, ..Self::new(ports) }
+        let overdue_ms = ends_ms.saturating_add(budget.time_ms);
+        Self { max_items: budget.items, ends_ms, overdue_ms, ..Self::new(ports) }
     }
 
     /// Whether the page should be answered as it is.
@@ -133,10 +136,9 @@ impl<'a> Reads<'a> {
         self.items() >= self.max_items || self.ports.clock.now_ms() >= self.ends_ms
     }
 
-    /// Counts what was read for the same page without a budget.
-    pub fn add(&self, other: &Reads<'_>) {
-        self.queries.fetch_add(other.queries(), Ordering::Relaxed);
-        self.items.fetch_add(other.items(), Ordering::Relaxed);
+    /// Whether twice the time of the budget has passed.
+    pub fn is_overdue(&self) -> bool {
+        self.ports.clock.now_ms() >= self.overdue_ms
     }
 
     /// A page of a query, asked for again while the store is busy.

@@ -266,6 +266,36 @@ async fn a_budget_cuts_pages_and_the_walk_gets_on() {
     assert_eq!(seen.len(), 10);
 }
 
+/// Partitions that still lie under earlier keys count, too: a page ends where the earlier order allows it.
+#[tokio::test]
+async fn what_lies_under_earlier_keys_is_read_within_the_budget() {
+    use KeyType::{Integer, Text};
+    let filled = async |older: &[KeyType]| {
+        let world = MemoryWorld::new(0);
+        let mut table = table_with(&[("a", "string"), ("b", "int")], &[older], &[]);
+        table.shards = 2;
+        for n in 0..20_000 {
+            let older = (n % 5 != 0).then(|| &table.older_epochs[0]);
+            put(&world, &table, older, &texts(&[&format!("{:03}", n / 100), &(n % 100).to_string()])).await;
+        }
+        (world, table)
+    };
+    let (world, table) = filled(&[Text, Text]).await;
+    let budget = ScanBudget { items: 1, time_ms: i64::MAX };
+    let listing = Listing { budget, ..Listing::of_all(1000) };
+    let first = partition::list(&world.ports, &table, &listing).await.unwrap();
+    assert!(first.explained.items_read <= 6000, "{}", first.explained.items_read);
+    let (seen, pages) = walk(&world, &table, listing.clone()).await.unwrap();
+    assert_eq!(seen.len(), 20_000);
+    assert!(pages >= 20, "{pages}");
+    // Nothing of the earlier order helps: all of it, or nothing when that takes too long.
+    let (world, table) = filled(&[Integer, Integer]).await;
+    assert_eq!(walk(&world, &table, Listing { ..listing.clone() }).await.unwrap().0.len(), 20_000);
+    let budget = ScanBudget { items: u64::MAX, time_ms: 0 };
+    let error = walk(&world, &table, Listing { budget, ..listing }).await.unwrap_err();
+    assert_eq!(error, CatalogError::OutOfTime);
+}
+
 #[tokio::test]
 async fn an_index_with_too_many_entries_is_given_up_for_the_walk() {
     let world = MemoryWorld::new(0);

@@ -1,6 +1,7 @@
 //! Partitions under many clients at once, on a store that loses answers.
 
 mod as_of;
+mod bounded;
 mod checker;
 mod filters;
 mod linearizability;
@@ -51,6 +52,7 @@ fn table_with(keys: &[(&str, &str)], older: &[&[KeyType]], indexes: &[&[&str]]) 
         has_statistics: false,
         home: None,
         approximate_partitions: 0,
+        history: None,
         version: 0,
         revision: Revision::from_text("r"),
         created_ms: 0,

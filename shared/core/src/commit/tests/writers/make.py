@@ -1,6 +1,6 @@
 """Writes the sample files beside this script: one small table, as each writer has it.
 
-    python make.py      with pyarrow, deltalake, pyiceberg[sql-sqlite], polars, fastparquet and pandas
+    python make.py      with pyarrow, deltalake, pyiceberg[sql-sqlite], polars, fastparquet, pandas and pysail[spark]
 
 The files are kept, so that tests need none of these. `writers.json` says what becomes of each.
 """
@@ -94,9 +94,25 @@ def fastparquet_files():
     write(str(HERE / "fastparquet-index.parquet"), frame, write_index=True)
 
 
+def sail_file():
+    from pysail.spark import SparkConnectServer
+    from pyspark.sql import SparkSession
+
+    server = SparkConnectServer()
+    server.start(background=True)
+    spark = SparkSession.builder.remote(f"sc://localhost:{server.listening_address[1]}").getOrCreate()
+    columns = "id bigint, name string, price double, day date, ts timestamp, amount decimal(9,2), tags array<string>"
+    row = "({}, {}, {}, date '2024-02-29', timestamp '2024-02-29 13:45:06.789', {}, {})"
+    rows = [row.format(1, "'a'", "1.5D", "1.23", "array('x')"), row.format(2, "null", "null", "null", "array()"), row.format(3, "'c'", "2.5D", "4.56", "null")]
+    with tempfile.TemporaryDirectory() as folder:
+        spark.sql(f"CREATE TABLE t ({columns}) USING delta LOCATION '{folder}/t'").collect()
+        spark.sql(f"INSERT INTO t VALUES {', '.join(rows)}").collect()
+        shutil.copy(glob.glob(f"{folder}/t/*.parquet")[0], HERE / "sail.parquet")
+
+
 if __name__ == "__main__":
     os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
-    for make in [pyarrow_files, deltalake_file, pyiceberg_file, polars_files, fastparquet_files]:
+    for make in [pyarrow_files, deltalake_file, pyiceberg_file, polars_files, fastparquet_files, sail_file]:
         try:
             make()
         except ImportError as error:

@@ -1,0 +1,310 @@
+//! Reading the embedded DynamoDB without its wire.
+//!
+//! The functions of the laptop run in the same process as the tables. Reads of many items would spend most of their time in
+//! two clients' worth of HTTP and JSON, so they go to the crate's own interface instead: the same requests and the same
+//! checks, without signing, sending and parsing. Writes, and everything that others read, stay on the wire.
+//! The contract suite holds this to what it holds the adapter on the SDK to.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use dynoxide::actions::batch_get_item::{BatchGetItemRequest, KeysAndAttributes};
+use dynoxide::actions::get_item::GetItemRequest;
+use dynoxide::actions::query::QueryRequest;
+use dynoxide::types::{AttributeValue, ConsumedCapacity};
+use dynoxide::{Database, DynoxideError};
+use lakewarden_aws::TableNames;
+use lakewarden_core::limits;
+use lakewarden_core::store::rules::{self, QueryStart};
+use lakewarden_core::store::{
+    BatchGet, Condition, Consistency, Direction, Item, ItemUsage, Items, Key, Page, Query, ReadItems, Sort, SortRange,
+    StoreError, StoreErrorKind, Table, TransactError, Value, Write, WriteError,
+};
+
+type Attributes = HashMap<String, AttributeValue>;
+
+/// The tables as long as their server runs, for whoever is in the same process.
+#[derive(Clone, Default)]
+pub struct Tables(Arc<Mutex<Option<Database>>>);
+
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tables")
+    }
+}
+
+impl Tables {
+    pub(super) fn of(database: &Database) -> Self {
+        Self(Arc::new(Mutex::new(Some(database.clone()))))
+    }
+
+    pub(super) fn close(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Items of these tables: read without the wire, written `through` it.
+    pub fn items(&self, names: TableNames, through: Arc<dyn Items>) -> DirectItems {
+        DirectItems { tables: self.clone(), names, through, usage: Arc::default() }
+    }
+
+    fn get(&self) -> Option<Database> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// [`Items`] that reads from the tables themselves, and writes `through` another.
+#[derive(Clone)]
+pub struct DirectItems {
+    tables: Tables,
+    names: TableNames,
+    through: Arc<dyn Items>,
+    usage: Arc<Mutex<ItemUsage>>,
+}
+
+impl fmt::Debug for DirectItems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirectItems").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl DirectItems {
+    fn count(&self, change: impl FnOnce(&mut ItemUsage)) {
+        change(&mut self.usage.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The crate's calls block.
+    async fn ask<T: Send + 'static>(
+        &self,
+        operation: &str,
+        request: impl FnOnce(&Database) -> Result<T, DynoxideError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let unavailable =
+            |why: &str| StoreError::new(StoreErrorKind::Unavailable, operation, format!("the embedded tables {why}"));
+        let database = self.tables.get().ok_or_else(|| unavailable("are closed"))?;
+        let answer = tokio::task::spawn_blocking(move || request(&database)).await;
+        answer.map_err(|error| unavailable(&error.to_string()))?.map_err(|error| refused(operation, &error))
+    }
+
+    fn charge(&self, capacity: &ConsumedCapacity) {
+        let units = capacity.read_capacity_units.unwrap_or(capacity.capacity_units);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped and rounded just here")]
+        let half_units = (units * 2.0).round().clamp(0.0, 1e15) as u64;
+        self.count(|usage| usage.read_half_units += half_units);
+    }
+
+    fn table_of(&self, name: &str, operation: &str) -> Result<Table, StoreError> {
+        Table::ALL.into_iter().find(|table| self.names.name(*table) == name).ok_or_else(|| {
+            let message = format!("the answer is about the table `{name}`, which was not asked for");
+            StoreError::new(StoreErrorKind::Invalid, operation, message)
+        })
+    }
+}
+
+fn refused(operation: &str, error: &DynoxideError) -> StoreError {
+    let kind = match error {
+        DynoxideError::ValidationException(_) | DynoxideError::ResourceNotFoundException(_) => StoreErrorKind::Invalid,
+        _ => StoreErrorKind::Unavailable,
+    };
+    StoreError::new(kind, operation, error.to_string())
+}
+
+const TOTAL: &str = "TOTAL";
+
+#[async_trait]
+impl ReadItems for DirectItems {
+    async fn get(&self, key: &Key, consistency: Consistency) -> Result<Option<Item>, StoreError> {
+        let operation = format!("get {}", key.table.as_str());
+        rules::check_key(key, &operation)?;
+        self.count(|usage| usage.gets += 1);
+        let request = GetItemRequest {
+            table_name: self.names.name(key.table),
+            key: encode_key(key),
+            consistent_read: Some(consistency == Consistency::Strong),
+            return_consumed_capacity: Some(TOTAL.to_owned()),
+            ..GetItemRequest::default()
+        };
+        let answer = self.ask(&operation, move |tables| tables.get_item(request)).await?;
+        answer.consumed_capacity.iter().for_each(|capacity| self.charge(capacity));
+        self.count(|usage| usage.items_read += u64::from(answer.item.is_some()));
+        let item = answer.item.map(|attributes| decode_item(&operation, key.table, attributes)).transpose()?;
+        Ok(item.map(|(_, item)| item))
+    }
+
+    async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<BatchGet, StoreError> {
+        let operation = format!("batch_get {}", keys.first().map_or("", |key| key.table.as_str()));
+        rules::check_keys(&keys.iter().collect::<Vec<_>>(), limits::BATCH_GET_MAX_KEYS, &operation)?;
+        let mut request_items: HashMap<String, KeysAndAttributes> = HashMap::new();
+        for key in keys {
+            let of_table = request_items.entry(self.names.name(key.table)).or_default();
+            of_table.consistent_read = Some(consistency == Consistency::Strong);
+            of_table.keys.push(encode_key(key));
+        }
+        let request = BatchGetItemRequest { request_items, return_consumed_capacity: Some(TOTAL.to_owned()) };
+        self.count(|usage| usage.batch_gets += 1);
+        let answer = self.ask(&operation, move |tables| tables.batch_get_item(request)).await?;
+        answer.consumed_capacity.iter().flatten().for_each(|capacity| self.charge(capacity));
+        let mut result = BatchGet::default();
+        for (name, items) in answer.responses {
+            let table = self.table_of(&name, &operation)?;
+            for attributes in items {
+                result.found.push(decode_item(&operation, table, attributes)?);
+            }
+        }
+        self.count(|usage| usage.items_read += u64::try_from(result.found.len()).unwrap_or(u64::MAX));
+        if !answer.unprocessed_keys.is_empty() {
+            let missing = |key: &&Key| !result.found.iter().any(|(found, _)| found == *key);
+            // What is absent is among them, and is found to be so when it is asked for again by itself.
+            result.unprocessed = keys.iter().filter(missing).cloned().collect();
+        }
+        Ok(result)
+    }
+
+    async fn query(&self, query: &Query) -> Result<Page, StoreError> {
+        let operation = format!("query {}", query.table.as_str());
+        query.check(&operation)?;
+        let start = match query.start() {
+            QueryStart::Beginning => None,
+            QueryStart::After(after) => Some(encode_key(&Key::new(query.table, query.pk.clone(), after.clone()))),
+            QueryStart::End => return Ok(Page::default()),
+        };
+        let request = QueryRequest { exclusive_start_key: start, ..query_request(query, self.names.name(query.table)) };
+        self.count(|usage| usage.queries += 1);
+        let answer = self.ask(&operation, move |tables| tables.query(request)).await?;
+        answer.consumed_capacity.iter().for_each(|capacity| self.charge(capacity));
+        let mut page = Page::default();
+        for attributes in answer.items.unwrap_or_default() {
+            page.items.push(decode_item(&operation, query.table, attributes)?);
+        }
+        self.count(|usage| usage.items_read += u64::try_from(page.items.len()).unwrap_or(u64::MAX));
+        if let Some(mut last) = answer.last_evaluated_key {
+            page.next = Some(take_key(&operation, query.table, &mut last)?.sk);
+        }
+        Ok(page)
+    }
+
+    /// Of both ways together.
+    fn item_usage(&self) -> ItemUsage {
+        let own = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        self.through.item_usage().plus(&own)
+    }
+}
+
+#[async_trait]
+impl Items for DirectItems {
+    async fn put(&self, key: &Key, item: Item, condition: Condition) -> Result<(), WriteError> {
+        self.through.put(key, item, condition).await
+    }
+
+    async fn delete(&self, key: &Key, condition: Condition) -> Result<(), WriteError> {
+        self.through.delete(key, condition).await
+    }
+
+    async fn batch_delete(&self, keys: &[Key]) -> Result<Vec<Key>, StoreError> {
+        self.through.batch_delete(keys).await
+    }
+
+    async fn transact(&self, writes: &[Write], token: &str) -> Result<(), TransactError> {
+        self.through.transact(writes, token).await
+    }
+}
+
+/// The query but for its start. An empty lower bound is no bound.
+fn query_request(query: &Query, table_name: String) -> QueryRequest {
+    let mut names = HashMap::from([("#p".to_owned(), query.table.hash_attribute().to_owned())]);
+    let mut values = HashMap::from([(":p".to_owned(), AttributeValue::S(query.pk.clone()))]);
+    let range = match &query.range {
+        SortRange::Prefix(low) | SortRange::AtLeast(low) if low.as_bytes().is_empty() => &SortRange::All,
+        SortRange::Between(low, high) if low.as_bytes().is_empty() => &SortRange::AtMost(high.clone()),
+        other => other,
+    };
+    let (part, bounds) = match range {
+        SortRange::All => ("", Vec::new()),
+        SortRange::Prefix(prefix) => (" AND begins_with(#s, :a)", vec![(":a", prefix)]),
+        SortRange::AtLeast(low) => (" AND #s >= :a", vec![(":a", low)]),
+        SortRange::AtMost(high) => (" AND #s <= :a", vec![(":a", high)]),
+        SortRange::Between(low, high) => (" AND #s BETWEEN :a AND :b", vec![(":a", low), (":b", high)]),
+    };
+    if !bounds.is_empty() {
+        names.insert("#s".to_owned(), query.table.range_attribute().to_owned());
+    }
+    values.extend(bounds.into_iter().map(|(name, sort)| (name.to_owned(), encode_sort(sort))));
+    QueryRequest {
+        table_name,
+        key_condition_expression: Some(format!("#p = :p{part}")),
+        expression_attribute_names: Some(names),
+        expression_attribute_values: Some(values),
+        scan_index_forward: query.direction == Direction::Ascending,
+        limit: query.limit,
+        consistent_read: Some(query.consistency == Consistency::Strong),
+        return_consumed_capacity: Some(TOTAL.to_owned()),
+        ..QueryRequest::default()
+    }
+}
+
+fn encode_sort(sort: &Sort) -> AttributeValue {
+    match sort {
+        Sort::Text(text) => AttributeValue::S(text.clone()),
+        Sort::Bytes(bytes) => AttributeValue::B(bytes.clone()),
+    }
+}
+
+fn encode_key(key: &Key) -> Attributes {
+    HashMap::from([
+        (key.table.hash_attribute().to_owned(), AttributeValue::S(key.pk.clone())),
+        (key.table.range_attribute().to_owned(), encode_sort(&key.sk)),
+    ])
+}
+
+/// An attribute that the product does not write.
+fn foreign(operation: &str, field: &str, found: &str) -> StoreError {
+    let message = format!("attribute `{field}` holds {found}, which this version does not read");
+    StoreError::new(StoreErrorKind::Invalid, operation, message)
+}
+
+fn decode_value(operation: &str, field: &str, value: AttributeValue) -> Result<Value, StoreError> {
+    Ok(match value {
+        AttributeValue::S(text) => Value::Text(text),
+        AttributeValue::N(number) => match number.parse() {
+            Ok(number) => Value::Int(number),
+            Err(_) => return Err(foreign(operation, field, &format!("the number {number}, no 64-bit integer"))),
+        },
+        AttributeValue::B(bytes) => Value::Bytes(bytes),
+        AttributeValue::BOOL(flag) => Value::Bool(flag),
+        AttributeValue::NULL(_) => Value::Null,
+        AttributeValue::L(values) => {
+            let values = values.into_iter().map(|value| decode_value(operation, field, value));
+            Value::List(values.collect::<Result<_, _>>()?)
+        }
+        AttributeValue::M(map) => Value::Map(decode_map(operation, map)?),
+        AttributeValue::SS(_) | AttributeValue::NS(_) | AttributeValue::BS(_) => {
+            return Err(foreign(operation, field, "a set"));
+        }
+    })
+}
+
+fn decode_map(operation: &str, map: Attributes) -> Result<Item, StoreError> {
+    let decoded = map.into_iter().map(|(name, value)| {
+        let value = decode_value(operation, &name, value)?;
+        Ok((name, value))
+    });
+    decoded.collect()
+}
+
+fn decode_item(operation: &str, table: Table, mut attributes: Attributes) -> Result<(Key, Item), StoreError> {
+    let key = take_key(operation, table, &mut attributes)?;
+    Ok((key, decode_map(operation, attributes)?))
+}
+
+fn take_key(operation: &str, table: Table, attributes: &mut Attributes) -> Result<Key, StoreError> {
+    let (hash, range) = (table.hash_attribute(), table.range_attribute());
+    match (attributes.remove(hash), attributes.remove(range)) {
+        (Some(AttributeValue::S(pk)), Some(AttributeValue::S(sk))) => Ok(Key::new(table, pk, sk)),
+        (Some(AttributeValue::S(pk)), Some(AttributeValue::B(sk))) => Ok(Key::new(table, pk, sk)),
+        _ => {
+            let message = format!("an item without the key attributes `{hash}` and `{range}`");
+            Err(StoreError::new(StoreErrorKind::Invalid, operation, message))
+        }
+    }
+}

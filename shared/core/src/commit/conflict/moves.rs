@@ -1,0 +1,178 @@
+//! Rearrangements (OPTIMIZE) on tables with deletion vectors, on either side: they never stand in the way of a change.
+//!
+//! A candidate that moves rows leaves out the bins whose inputs are gone; where nothing is left it is superseded. A
+//! candidate that changes rows takes a winner's bin back: the output goes, the inputs come back as they were, and the
+//! candidate's own actions stay what they are. Bins are those that statistics prove; else the commit is one bin.
+
+use super::{Check, Conflict};
+use crate::commit::facts::AtRead;
+use crate::commit::read_set;
+use crate::commit::row_level::bins::{Bin, bins};
+use crate::commit::verdict::Refusal;
+use crate::delta::snapshot::{LoggedCommit, key_of_add};
+use crate::delta::{Actions, AddFile, DeletionVector, RemoveFile};
+use crate::location::Location;
+use crate::store::ObjectKey;
+
+/// What a winner removed that the candidate changed rows of.
+pub(super) enum Undoing {
+    /// Settled, or more has to be known first.
+    Done,
+    /// It cannot be taken back.
+    No,
+}
+
+/// Inputs as they were, as far as that is known.
+enum Inputs {
+    Known(Vec<(ObjectKey, AddFile)>),
+    NotLoaded,
+    Unknown,
+}
+
+fn id_of(vector: &Option<DeletionVector>) -> Option<String> {
+    vector.as_ref().map(DeletionVector::id)
+}
+
+impl Check<'_> {
+    /// On tables with deletion vectors a rearrangement leaves out what lost its input, unless it or the winner clusters:
+    /// then it is a conflict like any other.
+    pub(super) fn drop_bin(&mut self, key: &ObjectKey, refusal: Refusal) -> Result<(), Conflict> {
+        let candidate = self.inputs.candidate;
+        let clusters = clusters(&candidate.actions) || self.winner_clusters();
+        let moves_rows = candidate.is_rearrangement() && !candidate.removed.is_empty();
+        if !moves_rows || !self.inputs.table.has_deletion_vectors || clusters {
+            return Err(Conflict::Refused(refusal));
+        }
+        let own: Vec<(&ObjectKey, &RemoveFile)> =
+            candidate.remove_keys.iter().zip(&candidate.actions.removes).collect();
+        let outputs: Vec<AddFile> = candidate.actions.adds.clone();
+        let is_plain = candidate.added.is_disjoint(&candidate.removed);
+        let inputs = match self.inputs_of(&own, &[]) {
+            Inputs::NotLoaded => return Ok(()),
+            Inputs::Unknown => Vec::new(),
+            Inputs::Known(inputs) => inputs,
+        };
+        let files: Vec<AddFile> = inputs.iter().map(|(_, add)| add.clone()).collect();
+        let found = if is_plain { bins(self.inputs.table, &files, &outputs) } else { None };
+        let holds = |bin: &Bin| bin.inputs.iter().any(|at| inputs.get(*at).is_some_and(|(input, _)| input == key));
+        let Some(bin) = found.iter().flatten().find(|bin| holds(bin)) else {
+            return Err(Conflict::Superseded(refusal));
+        };
+        let dropped = bin.inputs.iter().filter_map(|at| inputs.get(*at)).map(|(input, _)| input.clone());
+        self.folded.dropped.extend(dropped);
+        let dropped = bin.outputs.iter().filter_map(|at| candidate.add_keys.get(*at)).cloned();
+        self.folded.dropped.extend(dropped);
+        if candidate.removed.iter().all(|input| self.folded.dropped.contains(input)) {
+            return Err(Conflict::Superseded(refusal));
+        }
+        Ok(())
+    }
+
+    /// Takes back the part of a winning rearrangement that moved rows of a file that the candidate changes.
+    pub(super) fn undo(&mut self, key: &ObjectKey, remove: &RemoveFile) -> Undoing {
+        let (candidate, winner) = (self.inputs.candidate, self.winner);
+        let moves = read_set::is_rearrangement(&winner.commit.actions);
+        let changes = !candidate.is_rearrangement() && candidate.removed.contains(key);
+        if !moves || !changes || !self.inputs.table.has_deletion_vectors || self.winner_clusters() {
+            return Undoing::No;
+        }
+        if self.folded.rows.undone.own.contains(key) {
+            return Undoing::Done;
+        }
+        // The winner moved exactly what the candidate replaces.
+        if self.live_vector(key) != id_of(&remove.deletion_vector) {
+            return Undoing::No;
+        }
+        let removed: Vec<(&ObjectKey, &RemoveFile)> =
+            winner.removes.iter().map(|(key, remove)| (key, *remove)).collect();
+        // A rearrangement that keeps a file under another vector moved only some of its rows.
+        let is_plain = winner.adds.iter().all(|added| !winner.removes.contains_key(&added.key.at));
+        let inputs = match self.inputs_of(&removed, self.earlier) {
+            Inputs::NotLoaded => return Undoing::Done,
+            Inputs::Unknown => return Undoing::No,
+            Inputs::Known(_) if !is_plain => return Undoing::No,
+            Inputs::Known(inputs) => inputs,
+        };
+        let files: Vec<AddFile> = inputs.iter().map(|(_, add)| add.clone()).collect();
+        let outputs: Vec<AddFile> = winner.adds.iter().map(|added| added.add.clone()).collect();
+        let whole = Bin { inputs: (0..inputs.len()).collect(), outputs: (0..outputs.len()).collect() };
+        let found = bins(self.inputs.table, &files, &outputs).unwrap_or_default();
+        let holds = |bin: &&Bin| bin.inputs.iter().any(|at| inputs.get(*at).is_some_and(|(input, _)| input == key));
+        let bin = found.iter().find(holds).unwrap_or(&whole);
+        let comes_back = bin.inputs.iter().filter_map(|at| inputs.get(*at));
+        let (own, others): (Vec<_>, Vec<_>) = comes_back.partition(|(input, _)| candidate.removed.contains(input));
+        // What the candidate adds by itself cannot come back as well.
+        if others.iter().any(|(input, _)| candidate.added.contains(input)) {
+            return Undoing::No;
+        }
+        let undone = &mut self.folded.rows.undone;
+        undone.own.extend(own.iter().map(|(input, _)| input.clone()));
+        undone.inputs.extend(others.iter().map(|(input, add)| (input.clone(), add.clone())));
+        let outputs = bin.outputs.iter().filter_map(|at| winner.adds.get(*at));
+        undone.outputs.extend(outputs.map(|added| (added.key.at.clone(), added.add.clone())));
+        undone.versions.insert(winner.commit.version);
+        Undoing::Done
+    }
+
+    /// The vector under which a file that the candidate removes is live by now.
+    fn live_vector(&self, key: &ObjectKey) -> Option<String> {
+        if let Some(merge) = self.folded.rows.merges.get(key) {
+            return id_of(&merge.add.deletion_vector);
+        }
+        let candidate = self.inputs.candidate;
+        let at = candidate.remove_keys.iter().position(|removed| removed == key);
+        at.and_then(|at| candidate.actions.removes.get(at)).and_then(|remove| id_of(&remove.deletion_vector))
+    }
+
+    /// The entries that removes took away: brought by earlier winners, or there when the candidate read.
+    fn inputs_of(&mut self, removes: &[(&ObjectKey, &RemoveFile)], earlier: &[&LoggedCommit]) -> Inputs {
+        let mut found = Vec::with_capacity(removes.len());
+        let (mut is_loaded, mut is_known) = (true, true);
+        for (key, remove) in removes {
+            let id = id_of(&remove.deletion_vector);
+            if let Some(add) = brought(self.inputs.table.root, earlier, key) {
+                is_known &= id_of(&add.deletion_vector) == id;
+                found.push(((*key).clone(), add.clone()));
+                continue;
+            }
+            let Some(files) = self.inputs.files.filter(|files| files.knows(key)) else {
+                self.folded.needs_files.insert((*key).clone());
+                is_loaded = false;
+                continue;
+            };
+            let live = match files.at_read(key) {
+                AtRead::Live(adds) => adds.into_iter().find(|add| id_of(&add.deletion_vector) == id),
+                AtRead::Absent | AtRead::Unknown => None,
+            };
+            match live {
+                Some(add) => found.push(((*key).clone(), add.clone())),
+                None => is_known = false,
+            }
+        }
+        match (is_loaded, is_known) {
+            (false, _) => Inputs::NotLoaded,
+            (true, false) => Inputs::Unknown,
+            (true, true) => Inputs::Known(found),
+        }
+    }
+
+    pub(super) fn winner_clusters(&self) -> bool {
+        clusters(&self.winner.commit.actions)
+    }
+}
+
+/// The last entry of a file that commits added.
+fn brought<'a>(root: &Location, commits: &[&'a LoggedCommit], key: &ObjectKey) -> Option<&'a AddFile> {
+    let mut adds = commits.iter().rev().flat_map(|commit| &commit.actions.adds);
+    adds.find(|add| key_of_add(root, add).is_ok_and(|found| found.at == *key))
+}
+
+/// Whether a commit sorts rows by columns (ZORDER, clustering), so that none keeps its place.
+fn clusters(actions: &Actions) -> bool {
+    let Some(info) = &actions.commit_info else { return false };
+    ["zOrderBy", "clusterBy"].iter().any(|name| is_given(info.parameter(name)))
+}
+
+fn is_given(parameter: Option<String>) -> bool {
+    parameter.is_some_and(|text| !matches!(text.trim(), "" | "[]"))
+}

@@ -1,0 +1,4 @@
+mod cases;
+mod figures;
+mod moves;
+mod serial;
