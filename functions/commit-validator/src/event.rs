@@ -176,6 +176,7 @@ mod tests {
                 Record::Logged(logged) => format!("logged {}", logged.version),
                 Record::Housekeeping(root) => format!("housekeeping {root}"),
                 Record::Follow(root) => format!("follow {root}"),
+                Record::Publish(root) => format!("publish {root}"),
                 Record::Ignored => "ignored".to_owned(),
                 Record::Malformed { .. } => "malformed".to_owned(),
             })
