@@ -335,6 +335,7 @@ fn decode_status(item: &Item) -> Result<Status, DecodeError> {
         "lost" => Status::Lost { version: version()?, attempt: item.int("attempt")? },
         "undecided" => Status::Undecided,
         "expired" => Status::Expired,
+        "already_visible" => Status::AlreadyVisible { version: version()? },
         other => {
             return Err(DecodeError::Invalid { field: "status".into(), message: format!("unknown status {other}") });
         }
@@ -405,6 +406,7 @@ mod tests {
             Status::Lost { version: V, attempt: 1 },
             Status::Undecided,
             Status::Expired,
+            Status::AlreadyVisible { version: Version(3) },
         ]
     }
 
