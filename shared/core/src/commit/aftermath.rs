@@ -231,7 +231,7 @@ async fn last_judged(ctx: Context<'_>, head: &Head) -> Result<Option<Version>, C
             .zip(&wanted)
             .filter(|(_, key)| found.contains_key(key))
             .map(|(version, _)| *version)
-            .last());
+            .next_back());
     }
     Ok(versions.iter().zip(&wanted).take_while(|(_, key)| found.contains_key(key)).map(|(version, _)| *version).last())
 }

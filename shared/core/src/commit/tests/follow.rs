@@ -625,7 +625,7 @@ proptest! {
                 let version = i64::try_from(version.index(history.len() + 1)).unwrap();
                 let source = if is_event { Source::Event } else { Source::Head };
                 if let Some(after) = crash {
-                    scene.kit.world.faults.crash_after(after.try_into().unwrap());
+                    scene.kit.world.faults.crash_after(after);
                 }
                 let outcome = scene.follow_as(told(0, version, source), 600_000).await;
                 scene.kit.world.faults.revive();
