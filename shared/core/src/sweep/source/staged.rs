@@ -77,7 +77,9 @@ pub(super) async fn staged_commits(ports: &Ports, root: &Location) -> Result<Vec
         let proposal = proposals.remove(&id);
         // A verdict speaks of the bytes that it was given for.
         let ours = proposal.as_ref().filter(|proposal| proposal.staged_key == at.key && proposal.staged_etag == etag);
-        let standing = ours.map_or(Standing::Open, standing_of);
+        // Of what a catalog ratified, the staged object is the commit until it is published.
+        let is_unpublished = head.as_ref().is_some_and(|head| head.is_unpublished(id));
+        let standing = ours.filter(|_| !is_unpublished).map_or(Standing::Open, standing_of);
         let updated_ms = proposal.as_ref().map_or(last_modified_ms, |proposal| proposal.updated_ms);
         let last_heard_ms = updated_ms.max(last_modified_ms);
         staged.push(StagedCommit { at, etag, standing, last_heard_ms, proposal: proposal.map(Box::new) });
