@@ -265,5 +265,5 @@ async fn a_version_of_before_the_first_proposal_that_is_put_again_is_an_alarm() 
     kit.table.log(5, &[kit.file("five.parquet").await, append_info()]).await;
     assert_eq!(see(&kit, 5, LogFile::Commit).await, Audited::Alarmed(AlarmKind::VersionRewritten));
     kit.table.log(7, &[kit.file("7.parquet").await, append_info()]).await;
-    assert_eq!(see(&kit, 7, LogFile::Commit).await, Audited::Noted);
+    assert!(matches!(see(&kit, 7, LogFile::Commit).await, Audited::Judged(_)));
 }
