@@ -113,9 +113,17 @@ def rest(method, path, body=None, query=""):
     route = "ANY /v1/commits" if path == "/v1/commits" else "ANY /v1/{proxy+}"
     if path.startswith("/v1/commits/"):
         route = "ANY /v1/commits/{proxy+}"
+    if path.startswith("/api/2.1/unity-catalog/"):
+        route = "ANY /api/2.1/unity-catalog/{proxy+}"
     if body is None:
-        return http_event(method, path, route=route, query=query)
-    return http_event(method, path, json.dumps(body).encode(), {"content-type": "application/json"}, route, query)
+        event = http_event(method, path, route=route, query=query)
+    else:
+        event = http_event(method, path, json.dumps(body).encode(), {"content-type": "application/json"}, route, query)
+    if route == "ANY /api/2.1/unity-catalog/{proxy+}":
+        # That API takes tokens.
+        claims = {"iss": "https://issuer.example.com", "sub": "sail", "aud": "lakewarden", "token_use": "access"}
+        event["requestContext"]["authorizer"] = {"jwt": {"claims": claims, "scopes": None}}
+    return event
 
 
 def s3_record(key, body, name="ObjectCreated:Put"):

@@ -162,6 +162,8 @@ FUNCTIONS = {
     "staged_commit": "commit-validator",
     "get_commit": "commit-api",
     "propose_commit": "commit-api",
+    "ask_for_upload": "commit-api",
+    "unity": "commit-api",
     "plan_sweeps": "sweep-planner",
     "sweep": "orphan-sweeper",
     "catalog_work": "catalog-worker",
@@ -609,6 +611,43 @@ SAMPLES = [
         "proposed",
         answer(409),
         missing=[VERSION_2],
+    ),
+    sample(
+        "apigateway-ask_for_upload-new.json",
+        rest("POST", "/v1/commits/uploads", {"location": f"s3://lake/{ORDERS}", "read_version": 0}),
+        "An address for a commit that is too large for a call",
+        "orders",
+        answer(200, {"upload": {"method": "PUT", "url": ANY}, "staged_key": contains("_staged_commits/00000000000000000001.")}),
+    ),
+    # Unity Catalog's calls
+    sample(
+        "apigateway-unity-get_table.json",
+        rest("GET", "/api/2.1/unity-catalog/tables/unity%2Eevents%2Eweb_orders"),
+        "A table as Unity Catalog's clients see it, its name encoded as they do",
+        "table",
+        answer(200, {"name": "web_orders", "catalog_name": "unity", "data_source_format": "DELTA", "table_id": ANY}),
+    ),
+    sample(
+        "apigateway-unity-create_schema.json",
+        rest(
+            "POST",
+            "/api/2.1/unity-catalog/schemas",
+            {"name": "managed", "catalog_name": "unity", "storage_root": "s3://lake/managed"},
+        ),
+        "A schema with a place for managed tables is created",
+        "empty",
+        answer(200, {"full_name": "unity.managed", "storage_root": "s3://lake/managed"}),
+    ),
+    sample(
+        "apigateway-unity-commit_unknown.json",
+        rest(
+            "POST",
+            "/api/2.1/unity-catalog/delta/preview/commits",
+            {"table_id": "77777777-7777-4777-8777-777777777777", "latest_backfilled_version": 0},
+        ),
+        "A commit call for a table that there is not",
+        "table",
+        answer(404, {"error_code": "NOT_FOUND"}),
     ),
     # Sweeps
     sample(

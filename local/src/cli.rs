@@ -24,7 +24,8 @@ use lakewarden_core::ports::PartitionMoves;
         lakewarden clock advance 4d       let four days pass in a running Lakewarden\n  \
         lakewarden dead-letters           events that could not be handled\n  \
         lakewarden import --region eu-west-1 --dry-run   what copying AWS Glue's catalog would create\n  \
-        lakewarden discover shop orders   register the partitions that lie on S3\n\n\
+        lakewarden discover shop orders   register the partitions that lie on S3\n  \
+        lakewarden rebuild shop orders    make a Delta table's partitions anew from its log\n\n\
         RUST_LOG sets what is logged (for example RUST_LOG=debug)."
 )]
 pub struct Cli {
@@ -156,6 +157,9 @@ pub enum Command {
     /// Register the partitions whose folders (day=2026-11-01/hour=7/) lie under a table on S3, and report folders that are
     /// none of partitions and partitions without folders.
     Discover(DiscoverArgs),
+    /// Make the partitions of a Delta table anew from its log: after damage, or where the table came to the catalog late.
+    /// The worker does it, and goes on with it if this command is stopped.
+    Rebuild(RebuildArgs),
     /// List the events and messages that were given up after several tries.
     DeadLetters {
         #[command(flatten)]
@@ -214,6 +218,21 @@ pub struct DiscoverArgs {
     /// Endpoint of the S3 that has the table. [default: the laptop's if one answers at the gateway's address, else AWS]
     #[arg(long, value_name = "URL")]
     pub s3_endpoint: Option<String>,
+    /// Region. [default: AWS_REGION, or the profile's]
+    #[arg(long)]
+    pub region: Option<String>,
+}
+
+/// Which table's partitions to make anew.
+#[derive(Clone, Debug, Args)]
+pub struct RebuildArgs {
+    #[command(flatten)]
+    pub at: GatewayArgs,
+    pub database: String,
+    pub table: String,
+    /// Also remove partitions that somebody made by hand and that the log does not have.
+    #[arg(long)]
+    pub exact: bool,
     /// Region. [default: AWS_REGION, or the profile's]
     #[arg(long)]
     pub region: Option<String>,

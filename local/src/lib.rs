@@ -12,6 +12,7 @@ pub mod gateway;
 pub mod import;
 pub mod logs;
 pub mod progress;
+pub mod rebuild;
 pub mod register;
 pub mod s3;
 pub mod schedule;

@@ -87,6 +87,15 @@ impl Catalog {
         self.find(&table_path(database, table), "Table").await
     }
 
+    /// How far a table follows its Delta log; with `exact` its partitions are made from the log by a worker first.
+    pub async fn rebuild(&self, database: &str, table: &str, exact: Option<bool>) -> Result<Value, CallError> {
+        let path = format!("{}/commits/rebuild", table_path(database, table));
+        match exact {
+            Some(exact) => self.endpoint.rest(Method::POST, &path, Some(&json!({ "exact": exact }))).await,
+            None => self.endpoint.rest(Method::GET, &path, None).await,
+        }
+    }
+
     pub async fn create_database(&self, input: &Value) -> Result<(), CallError> {
         let body = json!({ "DatabaseInput": input });
         self.endpoint.rest(Method::POST, "/v1/databases", Some(&body)).await.map(drop)

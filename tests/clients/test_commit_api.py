@@ -164,3 +164,33 @@ def test_curl_is_enough(server, table, tmp_path):
     command = [CURL, "--silent", "--show-error", "--json", f"@{body}", url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert json.loads(done.stdout)["version"] == 1, done.stdout
+
+
+def visible(server, table):
+    found = server.ok("GET", f"/v1/commits?location={table.uri}")["commits"]
+    return {commit["version"]: commit for commit in found if commit["status"] == "already_visible"}
+
+
+def test_what_is_written_straight_to_the_log_is_judged_afterwards_and_reported(server, table):
+    assert post(server, "/v1/commits", request_of(table, table.fork_append(rows(2)))).status_code == 200
+    table.write(rows(3), mode="append")
+    seen = wait_until(lambda: visible(server, table).get(2), "the other writer's commit judged")
+    assert (seen["final"], seen["operation"], seen.get("exception")) == (True, "WRITE", None)
+    assert server.ok("GET", f"/v1/commits/{seen['proposal_id']}") == seen
+    # One that nobody would have let in: its file is not what it says.
+    broken = table.hand_made_append(4, version=3)
+    broken.added()[0]["size"] += 1
+    table.clients.s3.put_object(Bucket=LAKE, Key=f"{table.prefix}/_delta_log/{3:020}.json", Body=broken.body())
+    seen = wait_until(lambda: visible(server, table).get(3), "the broken commit judged")
+    assert seen["exception"] and seen["message"] and "visible before it was judged" in seen["warnings"][0]
+    alarms = server.ok("GET", f"/v1/commits/alarms?location={table.uri}")["alarms"]
+    assert [(alarm["kind"], alarm["version"], alarm["seen"]) for alarm in alarms] == [("VISIBLE_VIOLATION", 3, 1)]
+    assert alarms[0]["proposal_id"] == seen["proposal_id"]
+
+
+def test_tables_of_the_catalog_are_watched_though_nobody_proposed_to_them(server, clients, table, database):
+    descriptor = {"Location": table.uri, "Columns": [{"Name": "id", "Type": "bigint"}]}
+    clients.glue.create_table(DatabaseName=database, TableInput={"Name": "t", "StorageDescriptor": descriptor})
+    table.write(rows(2), mode="append")
+    wait_until(lambda: visible(server, table).get(1), "the commit judged")
+    assert server.ok("GET", f"/v1/commits/alarms?location={table.uri}")["alarms"] == []

@@ -98,6 +98,7 @@ def test_what_was_staged_for_the_table_before_ends_with_its_name(own_clients, un
         # S3 tells the age of objects in whole seconds.
         clients.server.advance_clock("2s")
         table.write(rows(10))
+        clients.server.advance_clock("1s")
         fresh = table.hand_made_append(11)
         table.put_staged(fresh)
     finally:
@@ -132,6 +133,7 @@ def test_ids_and_verdicts_of_the_table_before_are_not_those_of_the_new_one(table
     assert committed(table, old) == 1
     remove(table)
     table.write(rows(10))
+    time.sleep(1)
     again = table.hand_made_append(11)
     again.id = old.id
     verdict = table.verdict(table.put_staged(again))
@@ -148,6 +150,7 @@ def test_entries_of_the_table_before_are_cleared(clients, unique, lock_engine):
     assert scene.lock()
     remove(scene.table)
     scene = Scene(clients, unique, LOCK_TABLE, lock_engine).create()
+    time.sleep(1)
     scene.append_staged()
     stores = [LogStore(clients, scene.table.prefix, LOCK_TABLE, scheme) for scheme in SPELLINGS]
     versions = {int(entry["fileName"][:20]) for store in stores for entry in store.entries()}

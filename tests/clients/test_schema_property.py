@@ -15,7 +15,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake import write_deltalake
 
 from conftest import LAKE
 from delta import Delta, Proposal
@@ -236,8 +236,9 @@ class World:
     def __init__(self, rng, clients, name):
         self.rng, self.clients, self.table = rng, clients, Delta(clients, name)
         columns = [pa.field(f"c{index}", data_type(rng)) for index in range(rng.randint(2, 6))]
-        self.schema = pa.schema([pa.field("id", pa.int64(), nullable=False), *columns])
-        DeltaTable.create(self.table.uri, Schema.from_arrow(self.schema), storage_options=clients.storage_options())
+        # One timestamp without a zone from the start, since deltalake does not turn that feature on later.
+        self.schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("at", pa.timestamp("us")), *columns])
+        self.table.write(self.schema.empty_table())
         self.version = 0
 
     def put(self, rows, **options):
@@ -314,7 +315,7 @@ class World:
         assert not wrong, (wrong, str(self.schema))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_what_is_legal_passes_and_what_is_broken_is_named(clients, unique, seed):
     world = World(random.Random(seed), clients, unique)
     for _ in range(2):

@@ -2,6 +2,7 @@
 
 mod answer;
 mod commands;
+mod rebuild;
 mod request;
 mod unity;
 mod uploads;
@@ -19,6 +20,7 @@ const ROUTES: &str = "POST /v1/commits, GET /v1/commits?location=, GET /v1/commi
     POST and GET /v1/databases/{database}/tables/{table}/commits, \
     GET /v1/databases/{database}/tables/{table}/commits/{proposal_id}, \
     GET /v1/databases/{database}/tables/{table}/commits/alarms, \
+    POST and GET /v1/databases/{database}/tables/{table}/commits/rebuild, \
     POST /v1/databases/{database}/tables/{table}/commits/uploads, and Unity Catalog's below /api/2.1/unity-catalog";
 
 /// Answers one request. Never fails: trouble is an answer too.
@@ -35,6 +37,9 @@ pub async fn handle(app: &App, request: ApiGatewayV2httpRequest, deadline: Deadl
 
 async fn route(app: &App, call: &Call, deadline: Deadline) -> Answer {
     let segments: Vec<&str> = call.segments.iter().map(String::as_str).collect();
+    if let ["v1", "databases", database, "tables", table, "commits", "rebuild"] = segments.as_slice() {
+        return rebuild::answer(app, call, (database, table), deadline).await;
+    }
     if let Some(rest) = segments.strip_prefix(BASE.as_slice()) {
         return unity::answer(app, call, rest, deadline).await;
     }

@@ -18,6 +18,8 @@ pub enum Record {
     Logged(Logged),
     /// What is due from time to time for a table.
     Housekeeping(Location),
+    /// The catalog's tables at a location are to follow the log.
+    Follow(Location),
     /// What a catalog ratified of a table is to be published.
     Publish(Location),
     /// Not ours: another key, a deletion, a test.
@@ -84,6 +86,7 @@ fn notification(event: &Value) -> Vec<Record> {
     }
     let of_table: Option<fn(Location) -> Record> = match event.get("kind").and_then(Value::as_str) {
         Some("housekeeping") => Some(Record::Housekeeping),
+        Some("follow") => Some(Record::Follow),
         Some("publish") => Some(Record::Publish),
         _ => None,
     };
@@ -172,6 +175,8 @@ mod tests {
                 Record::Staged(arrival) => arrival.staged.key.key().key,
                 Record::Logged(logged) => format!("logged {}", logged.version),
                 Record::Housekeeping(root) => format!("housekeeping {root}"),
+                Record::Follow(root) => format!("follow {root}"),
+                Record::Publish(root) => format!("publish {root}"),
                 Record::Ignored => "ignored".to_owned(),
                 Record::Malformed { .. } => "malformed".to_owned(),
             })
@@ -200,6 +205,7 @@ mod tests {
             (json!({"Records": [s3("ObjectCreated:Put", "wh/t/_delta_log/_last_checkpoint")]}), "ignored"),
             (json!({"schema_version": 1, "kind": "housekeeping", "location": "s3://b/t"}), "housekeeping s3://b/t"),
             (json!({"schema_version": 1, "kind": "housekeeping", "location": "/t"}), "malformed"),
+            (json!({"schema_version": 1, "kind": "follow", "location": "s3://b/t"}), "follow s3://b/t"),
             (json!({"Records": [s3("ObjectCreated:Put", "%ff")]}), "malformed"),
             (json!({"Records": [{"eventName": "ObjectCreated:Put"}]}), "malformed"),
             (bridge("Object Deleted", &plain), "ignored"),

@@ -3,22 +3,28 @@
 
 pub mod event;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use lakewarden_core::commit::audit::audit;
+use lakewarden_core::commit::audit::{Audited, LogFile, Logged, audit};
 use lakewarden_core::commit::context::Context;
-use lakewarden_core::commit::door::{Arrival, give_up, go_on_later, judge_batch};
+use lakewarden_core::commit::door::{Arrival, give_up, go_on_later, judge_batch, redelivery};
 use lakewarden_core::commit::error::CommitError;
 use lakewarden_core::commit::housekeeping::{self, keep_house};
 use lakewarden_core::commit::managed::publish_pending;
 use lakewarden_core::commit::run::{Outcome, Staged};
-use lakewarden_core::commit::{sync, table_list, wiring};
+use lakewarden_core::commit::sync::{self, SyncError};
+use lakewarden_core::commit::{table_list, wiring};
+use lakewarden_core::delta::Version;
+use lakewarden_core::location::Location;
 use lakewarden_core::ports::{App, Deadline};
 use lakewarden_core::store::{QueueName, StoreError};
 use serde_json::{Value, json};
 use thiserror::Error;
 
 use event::{Event, Message, Record};
+
+/// Before a version of a log is looked at again.
+const LOOK_AGAIN_MS: u64 = 5_000;
 
 /// An event could not be handled completely; the platform brings it again. Verdicts that were found are kept, and given
 /// again.
@@ -62,7 +68,9 @@ async fn tick(app: &App) -> Result<Value, HandlerError> {
 async fn queue(ctx: Context<'_>, messages: &[Message]) -> Vec<String> {
     let mut troubles: HashMap<Record, String> = HashMap::new();
     let records: Vec<Record> = messages.iter().flat_map(|message| message.records.clone()).collect();
-    for judged in judge(ctx, &records).await {
+    // What others put into the logs is looked at while commits wait for S3.
+    let (judged, seen_to) = tokio::join!(judge(ctx, &records), see_to(ctx, &records));
+    for judged in judged {
         let trouble = match judged.outcome {
             Err(error) if error.is_slowness() => {
                 go_on_later(ctx, &judged.arrival, &error).await.err().map(|error| error.to_string())
@@ -73,7 +81,7 @@ async fn queue(ctx: Context<'_>, messages: &[Message]) -> Vec<String> {
             troubles.insert(Record::Staged(judged.arrival), trouble);
         }
     }
-    for (record, error) in see_to(ctx, &records).await {
+    for (record, error) in seen_to {
         tracing::warn!(?record, %error, "a record comes again");
         troubles.insert(record, error.to_string());
     }
@@ -112,6 +120,11 @@ async fn see_to(ctx: Context<'_>, records: &[Record]) -> Vec<(Record, CommitErro
                 Err(error) if error.is_slowness() => tracing::info!(%root, %error, "housekeeping was not finished"),
                 Err(error) => failures.push((record.clone(), error)),
             },
+            Record::Follow(root) => {
+                if let Err(error) = let_follow(ctx, root, None).await {
+                    failures.push((record.clone(), error));
+                }
+            }
             Record::Publish(root) => match publish_pending(ctx, root, None).await {
                 Ok(versions) => tracing::info!(%root, versions = versions.len(), "published what was ratified"),
                 // The hourly housekeeping does it.
@@ -123,12 +136,46 @@ async fn see_to(ctx: Context<'_>, records: &[Record]) -> Vec<(Record, CommitErro
             Record::Staged(_) | Record::Ignored | Record::Malformed { .. } => {}
         }
     }
+    let mut news: BTreeMap<Location, &Logged> = BTreeMap::new();
     for (one, outcome) in logged.iter().zip(audit(ctx, &logged).await) {
-        if let Err(error) = outcome {
-            failures.push((Record::Logged(one.clone()), error));
+        match outcome {
+            // There was too little time, or others were at work: a message of its own goes on with it.
+            Err(error) if error.is_slowness() => {
+                let body = redelivery(&one.key(), one.etag.as_ref(), 0);
+                if let Err(error) = ctx.ports().queue.send(QueueName::Commits, body, LOOK_AGAIN_MS).await {
+                    failures.push((Record::Logged(one.clone()), error.into()));
+                }
+            }
+            Err(error) => failures.push((Record::Logged(one.clone()), error)),
+            // The catalog was told when they were committed.
+            Ok(Audited::AsRecorded | Audited::ChecksumDeleted) => {}
+            Ok(_) if one.file == LogFile::Checksum => {}
+            Ok(_) => {
+                let latest = news.entry(one.root.clone()).or_insert(one);
+                if latest.version < one.version {
+                    *latest = one;
+                }
+            }
+        }
+    }
+    for (root, latest) in news {
+        if let Err(error) = let_follow(ctx, &root, Some(latest.version)).await {
+            failures.push((Record::Logged(latest.clone()), error));
         }
     }
     failures
+}
+
+/// Lets the catalog follow a log. What there was no time for goes on with a message that was sent.
+async fn let_follow(ctx: Context<'_>, root: &Location, told: Option<Version>) -> Result<(), CommitError> {
+    match sync::look_after(ctx, root, told).await {
+        Ok(report) => {
+            tracing::info!(%root, ?report, "the catalog follows");
+            Ok(())
+        }
+        Err(SyncError::Slow(_)) => Ok(()),
+        Err(SyncError::Failed(error)) => Err(CommitError::Follow(error)),
+    }
 }
 
 async fn direct(ctx: Context<'_>, records: &[Record]) -> Result<Value, HandlerError> {
@@ -161,7 +208,7 @@ async fn judge(ctx: Context<'_>, records: &[Record]) -> Vec<Judged> {
         match record {
             Record::Staged(arrival) => arrivals.push(arrival.clone()),
             Record::Malformed { reason } => tracing::warn!(reason, "a record cannot be read"),
-            Record::Logged(_) | Record::Housekeeping(_) | Record::Publish(_) | Record::Ignored => {}
+            Record::Logged(_) | Record::Housekeeping(_) | Record::Follow(_) | Record::Publish(_) | Record::Ignored => {}
         }
     }
     if arrivals.is_empty() {
@@ -200,9 +247,7 @@ mod tests {
     use bytes::Bytes;
     use lakewarden_core::commit::keys::ProposalId;
     use lakewarden_core::commit::{alarm, proposals};
-    use lakewarden_core::delta::Version;
     use lakewarden_core::delta::log::{StagedKey, commit_key};
-    use lakewarden_core::location::Location;
     use lakewarden_core::ports::Settings;
     use lakewarden_core::store::memory::{Fault, MemoryWorld};
     use lakewarden_core::store::{Objects, PutOptions, StoreErrorKind};

@@ -24,6 +24,8 @@ class Definition:
     schema: dict[str, Any]
     partition_columns: tuple[str, ...]
     configuration: Mapping[str, str]
+    table_id: str | None = None
+    """``metaData.id``; none of a table that is about to be created."""
 
 
 def read_definition(s3: Any, root: Location) -> Definition | None:
@@ -69,7 +71,7 @@ def _definition(version: int, metadata: Mapping[str, Any]) -> Definition:
     configuration = metadata.get("configuration") or {}
     pairs = configuration.items() if isinstance(configuration, Mapping) else configuration
     columns = tuple(metadata.get("partitionColumns") or ())
-    return Definition(version, json.loads(metadata["schemaString"]), columns, dict(pairs))
+    return Definition(version, json.loads(metadata["schemaString"]), columns, dict(pairs), metadata.get("id"))
 
 
 def creating(definition: Definition) -> list[Action]:

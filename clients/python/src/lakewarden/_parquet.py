@@ -107,12 +107,15 @@ def write(rows: pa.Table, sink: BinaryIO) -> None:
 
 def statistics(rows: pa.Table, schema: dict[str, Any]) -> dict[str, Any]:
     """Row count, and of columns with a primitive type the bounds and null counts."""
-    known = {field["name"] for field in schema["fields"]}
+    known = {field["name"]: arrow_type(field["type"]) for field in schema["fields"]}
     bounds: tuple[dict[str, Any], dict[str, Any], dict[str, int]] = ({}, {}, {})
     for field, column in zip(rows.schema, rows.columns):
         if field.name not in known or pa.types.is_nested(field.type):
             continue
         bounds[2][field.name] = column.null_count
+        # Of another type than the table's: the server says so, and bounds would say nothing.
+        if field.type != known[field.name]:
+            continue
         least, most = _bounds(column)
         if least is not None and most is not None:
             bounds[0][field.name], bounds[1][field.name] = least, most

@@ -74,7 +74,8 @@ def stage_append(
         "isBlindAppend": True,
     }
     if found.version >= 0:
-        info["readVersion"] = found.version
+        # Should another table stand here by the time of the verdict, the commit is none of its.
+        info |= {"readVersion": found.version, "readTableId": found.table_id}
     actions.insert(0, {"commitInfo": info})
     if app_transaction is not None:
         app_id, version = app_transaction

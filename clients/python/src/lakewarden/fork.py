@@ -54,6 +54,7 @@ class Fork:
         self.uri = at.uri
         self.storage_options = storage_options(client)
         self.read_version = -1
+        self.table_id = ""
         self._copied: set[str] = set()
 
     def table(self) -> DeltaTable:
@@ -67,7 +68,7 @@ class Fork:
 
         s3, root = self._client.s3, self._root
         found = DeltaTable(root.uri, storage_options=self.storage_options)
-        self.read_version = found.version()
+        self.read_version, self.table_id = found.version(), str(found.metadata().id)
         there = set(list_keys(s3, root.bucket, root.key("")))
         log = root.key(f"{LOG}/")
         keys = {key for key in there if key.startswith(log) and _is_of_log(key, self.read_version)}
@@ -94,7 +95,7 @@ class Fork:
         new_keys = [root.key(at.relative(key) or "") for key in files]
         self._copy(zip(files, new_keys))
         rebased = [_rebased(action, at) for action in actions]
-        return ForkedCommit(root.uri, self.read_version, _with_read_version(rebased, self.read_version), new_keys)
+        return ForkedCommit(root.uri, self.read_version, _with_read(rebased, self.read_version, self.table_id), new_keys)
 
     def remove(self) -> None:
         """Deletes the fork's objects, all of them."""
@@ -212,9 +213,10 @@ def _rebased(action: dict[str, Any], at: Location) -> dict[str, Any]:
     return action
 
 
-def _with_read_version(actions: list[dict[str, Any]], read_version: int) -> list[dict[str, Any]]:
-    """An engine that says which version it read keeps what it says."""
+def _with_read(actions: list[dict[str, Any]], read_version: int, table_id: str) -> list[dict[str, Any]]:
+    """What was read: version and table. An engine that says it keeps what it says."""
     for action in actions:
         if "commitInfo" in action:
             action["commitInfo"].setdefault("readVersion", read_version)
+            action["commitInfo"].setdefault("readTableId", table_id)
     return actions

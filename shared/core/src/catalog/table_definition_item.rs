@@ -18,7 +18,7 @@ const BUCKET_MAX_BYTES: usize = 255;
 const KEY_TYPE_MAX_CHARS: usize = 1024;
 
 /// What a table's creator or last updater said of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableDefinition {
     /// A `TableInput` of the service model: known members only, column names folded.
     pub input: Map<String, Json>,

@@ -44,10 +44,12 @@ pub enum AlarmKind {
     NotRatified,
     /// A catalog-managed table: what was ratified is gone before it was published.
     RatifiedBytesMissing,
+    /// A commit that its writer put into the log breaks a rule: it would have been refused.
+    VisibleViolation,
 }
 
 impl AlarmKind {
-    const ALL: [AlarmKind; 9] = [
+    const ALL: [AlarmKind; 10] = [
         AlarmKind::VersionRewritten,
         AlarmKind::LogBehindHead,
         AlarmKind::LogStoreBytesMissing,
@@ -57,6 +59,7 @@ impl AlarmKind {
         AlarmKind::PublishedOtherwise,
         AlarmKind::NotRatified,
         AlarmKind::RatifiedBytesMissing,
+        AlarmKind::VisibleViolation,
     ];
 
     pub fn name(self) -> &'static str {
@@ -70,6 +73,7 @@ impl AlarmKind {
             AlarmKind::PublishedOtherwise => "PUBLISHED_OTHERWISE",
             AlarmKind::NotRatified => "NOT_RATIFIED",
             AlarmKind::RatifiedBytesMissing => "RATIFIED_BYTES_MISSING",
+            AlarmKind::VisibleViolation => "VISIBLE_VIOLATION",
         }
     }
 
@@ -92,6 +96,9 @@ impl AlarmKind {
                 "find out who writes to the log by other means, and delete the file: it is no version of the table"
             }
             AlarmKind::RatifiedBytesMissing => "restore the staged file as it was: the table cannot be read without it",
+            AlarmKind::VisibleViolation => {
+                "look at what the version holds, repair the table by a further commit, and have its writer propose its commits"
+            }
             AlarmKind::CommitOvertaken => "ask for the verdict on the proposal that was made of it",
         }
     }

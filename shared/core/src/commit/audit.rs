@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::aftermath;
 use super::alarm::{self, Alarm, AlarmKind};
 use super::context::{Context, Transacted};
 use super::error::CommitError;
@@ -74,6 +75,8 @@ pub enum Audited {
     AsRecorded,
     /// Another writer's version, seen for the first time: what it holds is recorded.
     Noted,
+    /// Another writer's version, judged after the fact.
+    Judged(ProposalId),
     /// The publication of a commit that a catalog ratified.
     Published(ProposalId),
     /// Not what the version held.
@@ -170,7 +173,7 @@ async fn audit_commit(
     if is_ratified_elsewhere && let Some(id) = published(ctx, head, logged).await? {
         return Ok(Audited::Published(id));
     }
-    if head.revision.is_empty() {
+    if !aftermath::is_watched(ctx, head).await? {
         return Ok(Audited::Unknown);
     }
     note(ctx, head, logged).await
@@ -248,6 +251,13 @@ async fn note(ctx: Context<'_>, head: &Head, logged: &Logged) -> Result<Audited,
         );
         // First, so that a run that ends here raises it again.
         rewritten(ctx, head, logged, &object, None, &text).await?;
+    }
+    if !is_rewritten
+        && !is_catalog_managed(head)
+        && let Some(proposal) = aftermath::judge_visible(ctx, head, logged.version, &object).await?
+    {
+        aftermath::follow(ctx, &head.root).await?;
+        return Ok(Audited::Judged(proposal.id));
     }
     let Write::Put { key, item, .. } = record.write(&head.root, head.generation) else {
         return Ok(Audited::AsRecorded);

@@ -224,6 +224,7 @@ fn stands(proposal: &Proposal, claim: &Claim) -> bool {
     proposal.status == Status::Claimed { version: claim.version, attempt: claim.attempt }
 }
 
+/// As a winner's is inferred, see `conflict::winner`.
 pub(super) fn blindness(commit: &LoggedCommit) -> Blindness {
     let declared = super::read_set::declared(&commit.actions).ok().flatten();
     if super::read_set::is_blind_append(&commit.actions, declared.as_ref()) {

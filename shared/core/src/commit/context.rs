@@ -1,6 +1,10 @@
 //! What every effect of the commit path shares: the application, the time left, and transactions that survive lost
 //! answers.
 
+use std::pin::pin;
+
+use futures::future::{Either, select};
+
 use super::error::CommitError;
 use super::head::WorkerId;
 use super::sync::PartitionSink;
@@ -9,6 +13,8 @@ use crate::store::{CancelReason, StoreError, StoreErrorKind, TransactError, Writ
 
 /// Left before the platform's deadline when nothing new is begun.
 pub const MARGIN_MS: i64 = 1_500;
+/// Left before the deadline when a request that was not answered is given up.
+const GIVE_UP_MS: i64 = 500;
 /// Needed to claim, publish and record a version once it is begun.
 pub const CLAIM_MS: i64 = 4_000;
 
@@ -75,6 +81,22 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
+    /// Gives a request up shortly before the deadline, when the platform is about to stop this process with whatever it has
+    /// under way. The request may still have been carried out, or be carried out later.
+    pub async fn before_deadline<T>(
+        &self,
+        step: &'static str,
+        request: impl Future<Output = T> + Send,
+    ) -> Result<T, CommitError> {
+        let clock = &*self.app.ports.clock;
+        let left_ms = self.deadline.left_ms(clock);
+        let wait_ms = u64::try_from(left_ms.saturating_sub(GIVE_UP_MS)).unwrap_or(0);
+        match select(pin!(request), pin!(clock.sleep_ms(wait_ms))).await {
+            Either::Left((answer, _)) => Ok(answer),
+            Either::Right(_) => Err(CommitError::OutOfTime { step, left_ms: self.deadline.left_ms(clock) }),
+        }
+    }
+
     /// Waits before try `attempt` (from 0) of something.
     pub async fn back_off(&self, attempt: u32) {
         self.app.ports.clock.sleep_ms(FIRST_WAIT_MS.saturating_mul(1 << attempt.min(6))).await;
@@ -122,4 +144,20 @@ fn is_ours_already(writes: &[Write], reasons: &[CancelReason]) -> bool {
         (Write::Put { item, .. }, CancelReason::ConditionFailed { old: Some(old) }) => old == item,
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::commit::error::CommitError;
+    use crate::commit::tests::kit::Kit;
+
+    #[tokio::test]
+    async fn a_request_without_an_answer_is_given_up_before_the_deadline() {
+        let kit = Kit::empty().await;
+        let ctx = kit.ctx_for(10_000);
+        assert_eq!(ctx.before_deadline("a put", async { 7 }).await, Ok(7));
+        assert_eq!(ctx.deadline.left_ms(&*kit.table.world.clock), 10_000, "no time passed");
+        let given_up = ctx.before_deadline("a put", std::future::pending::<()>()).await;
+        assert_eq!(given_up, Err(CommitError::OutOfTime { step: "a put", left_ms: 500 }));
+    }
 }

@@ -31,6 +31,8 @@ pub enum CommitError {
     Location(#[from] LocationError),
     #[error("the catalog could not say where the table lies: {0}")]
     Catalog(String),
+    #[error("the catalog does not follow the log: {0}")]
+    Follow(String),
 }
 
 impl CommitError {

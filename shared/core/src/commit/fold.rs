@@ -153,7 +153,8 @@ fn judge_once(
         rows,
         default_isolation: ctx.app.settings.default_isolation,
         identity_writers: ctx.app.settings.identity_writers,
-        // What a version record says is what its actions say.
+        // What is stored with a version (`VersionRecord::blindness`) was inferred from the very bytes that are read here, by
+        // the same rule: a read for each part of the winners would tell nothing new.
         blindness: &BTreeMap::new(),
     })
 }

@@ -14,6 +14,7 @@ use super::lookup::Lookup;
 use super::managed::publish_pending;
 use super::proposal::{Proposal, Status};
 use super::recover;
+use super::sync;
 use super::time_list::TimeEntry;
 use crate::delta::features;
 use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey, TEMP_DIR, Version};
@@ -62,6 +63,12 @@ pub async fn keep_house(ctx: Context<'_>, root: &Location) -> Result<Report, Com
         house.forget_verdicts(Generation(generation), &staged, &mut report).await?;
     }
     house.delete_copies(&mut report).await?;
+    // Where nobody came back after a crash. What goes wrong is told where it is tried again, too.
+    if head.version > Version::NONE
+        && let Err(error) = sync::look_after(ctx, root, None).await
+    {
+        tracing::warn!(%root, %error, "the catalog does not follow the log");
+    }
     Ok(report)
 }
 

@@ -13,6 +13,7 @@
 //! [`version_record`], [`alarm`], [`table_list`]), [`proposals`] reads verdicts, [`sync`] tells the catalog about new
 //! partitions.
 
+pub mod aftermath;
 mod ahead;
 pub mod alarm;
 pub mod audit;

@@ -33,6 +33,9 @@ pub enum Status {
     Undecided,
     /// Final: its staged object was deleted for age.
     Expired,
+    /// Final: its writer put it into the log itself, and it was judged after the fact. A refusal says what would have been
+    /// said.
+    AlreadyVisible { version: Version },
 }
 
 impl Status {
@@ -48,12 +51,20 @@ impl Status {
             Status::Lost { .. } => "lost",
             Status::Undecided => "undecided",
             Status::Expired => "expired",
+            Status::AlreadyVisible { .. } => "already_visible",
         }
     }
 
     /// A verdict that is never changed.
     pub fn is_final(self) -> bool {
-        matches!(self, Status::Committed { .. } | Status::Rejected | Status::Superseded | Status::Expired)
+        matches!(
+            self,
+            Status::Committed { .. }
+                | Status::Rejected
+                | Status::Superseded
+                | Status::Expired
+                | Status::AlreadyVisible { .. }
+        )
     }
 
     pub fn version(self) -> Option<Version> {
@@ -61,7 +72,16 @@ impl Status {
             Status::Claimed { version, .. }
             | Status::Published { version }
             | Status::Committed { version }
+            | Status::AlreadyVisible { version }
             | Status::Lost { version, .. } => Some(version),
+            _ => None,
+        }
+    }
+
+    /// The version that it became, if it did.
+    pub fn committed_version(self) -> Option<Version> {
+        match self {
+            Status::Committed { version } => Some(version),
             _ => None,
         }
     }
@@ -315,6 +335,7 @@ fn decode_status(item: &Item) -> Result<Status, DecodeError> {
         "lost" => Status::Lost { version: version()?, attempt: item.int("attempt")? },
         "undecided" => Status::Undecided,
         "expired" => Status::Expired,
+        "already_visible" => Status::AlreadyVisible { version: version()? },
         other => {
             return Err(DecodeError::Invalid { field: "status".into(), message: format!("unknown status {other}") });
         }
@@ -385,6 +406,7 @@ mod tests {
             Status::Lost { version: V, attempt: 1 },
             Status::Undecided,
             Status::Expired,
+            Status::AlreadyVisible { version: Version(3) },
         ]
     }
 

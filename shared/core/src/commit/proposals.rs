@@ -120,7 +120,8 @@ pub async fn open(
     for object in listed {
         staged.extend(StagedKey::parse(&ObjectKey::new(root.bucket.clone(), object.key)));
     }
-    let stored = stored(items, clock, root, head.as_ref(), &staged).await?;
+    let ids: Vec<ProposalId> = staged.iter().map(|key| ProposalId(key.id)).collect();
+    let stored = find(items, clock, root, head.as_ref(), &ids).await?;
     let mut open = Vec::new();
     for key in staged {
         let id = ProposalId(key.id);
@@ -146,15 +147,16 @@ pub async fn open(
     Ok(open)
 }
 
-async fn stored(
+/// The stored proposals among these ids of a table. Strongly consistent; two batch gets.
+pub async fn find(
     items: &dyn ReadItems,
     clock: &dyn Clock,
     root: &Location,
     head: Option<&Head>,
-    staged: &[StagedKey],
+    ids: &[ProposalId],
 ) -> Result<BTreeMap<ProposalId, Proposal>, CommitError> {
     // The look-up knows the generation that a proposal was recorded under.
-    let lookups: Vec<Key> = staged.iter().map(|key| keys::lookup(root, ProposalId(key.id))).collect();
+    let lookups: Vec<Key> = ids.iter().map(|id| keys::lookup(root, *id)).collect();
     let generation = head.map_or(Generation::default(), |head| head.generation);
     let mut wanted = Vec::new();
     for item in get_every(items, clock, &lookups, Consistency::Strong).await?.values() {

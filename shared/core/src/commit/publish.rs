@@ -59,9 +59,10 @@ pub async fn put_version(
         if attempt > 0 {
             ctx.back_off(attempt).await;
         }
-        // No put is begun that could wake up after the platform gave us up.
+        // No put is begun, or waited for, that could wake up after the platform gave us up.
         ctx.check_time("publishing", 0)?;
-        match ctx.ports().objects.put(&at, bytes.clone(), &options).await {
+        let put = ctx.ports().objects.put(&at, bytes.clone(), &options);
+        match ctx.before_deadline("publishing", put).await? {
             Ok(etag) => return Ok(Published::Ours { etag }),
             Err(ObjectError::PreconditionFailed(_)) => {
                 if let Some(found) = look(ctx, &at, &sha256).await? {

@@ -135,8 +135,14 @@ impl Run<'_> {
             }
             // What was staged does not depend on the table.
             None => {
-                let (ctx, id) = (self.ctx, self.id);
-                futures::join!(view::load(ctx, root, id), async { self.content().await.ok() }).0
+                let (ctx, id, staged) = (self.ctx, self.id, self.staged);
+                let Run { content, ahead, .. } = &mut *self;
+                let own = async {
+                    if content.is_none() {
+                        *content = content::read(ctx, staged).await.ok().map(Arc::new);
+                    }
+                };
+                futures::join!(view::load(ctx, root, id), own, ahead.read_staged(ctx, staged)).0
             }
         };
         let (mut view, lookup) = match loaded {
@@ -552,6 +558,10 @@ impl Run<'_> {
             return verdict(*proposal);
         }
         let view = views.get(&proposal.root);
+        if view.is_some_and(|view| view.head.managed.is_some()) {
+            // The catalog follows with the publication.
+            return verdict(*proposal);
+        }
         if view.is_some_and(|view| view.head.generation != proposal.generation) {
             let text = "the table was replaced before the catalog took the partitions";
             return verdict(sync::settle(self.ctx, *proposal, SyncState::Done(text.into()), None).await?);

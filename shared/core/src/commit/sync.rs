@@ -21,6 +21,8 @@ pub enum SyncReport {
     UnknownTable,
     /// Those that do are not to follow.
     SwitchedOff,
+    /// The log does not have the version yet: the event of its log file brings it.
+    Waiting,
     Followed(Counts),
 }
 
@@ -69,6 +71,7 @@ pub async fn sync(ctx: Context<'_>, proposal: Proposal) -> Result<Proposal, Comm
             return Ok(proposal);
         }
         Ok(SyncReport::UnknownTable) => SyncState::Done("no table of the catalog lies here".into()),
+        Ok(SyncReport::Waiting) => SyncState::Queued("the version is not published yet".into()),
         Ok(SyncReport::SwitchedOff) => SyncState::Done("the catalog's table is not to follow".into()),
         Ok(SyncReport::Followed(counts)) => SyncState::Done(format!(
             "{} partitions created, {} changed, {} removed",
@@ -113,7 +116,8 @@ pub async fn look_after(ctx: Context<'_>, root: &Location, told: Option<Version>
     let failed = |error: CommitError| SyncError::Failed(error.to_string());
     let head = head::load(&*ctx.ports().items, root).await.map_err(|error| failed(error.into()))?;
     let generation = head.as_ref().map_or(Generation::default(), |head| head.generation);
-    let known = head.map_or(Version::NONE, |head| head.version);
+    // Of a catalog-managed table the log holds what is published.
+    let known = head.map_or(Version::NONE, |head| head.managed.map_or(head.version, |managed| managed.published));
     let target = match told {
         Some(version) => Target { generation, version: version.max(known), source: Source::Event },
         None => Target { generation, version: known, source: Source::Head },

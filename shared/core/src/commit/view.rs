@@ -150,6 +150,40 @@ pub async fn load_lookup(ctx: Context<'_>, root: &Location, id: ProposalId) -> R
     }
 }
 
+/// The table as it was at a version that is in the log, at or before the latest one.
+pub(super) async fn as_of(ctx: Context<'_>, head: &Head, at: Version) -> Result<View, ViewError> {
+    let (objects, root) = (&*ctx.ports().objects, &head.root);
+    let cut = |mut listing: LogListing| {
+        listing.entries.retain(|entry| entry.name.version().is_some_and(|version| version <= at));
+        listing
+    };
+    if head.version > Version::NONE && head.version <= at {
+        let item = ctx.ports().items.get(&keys::head(root), Consistency::Strong).await.map_err(CommitError::from)?;
+        let known = match item {
+            Some(item) if Head::decode(&item)?.revision == head.revision => {
+                TableState::load(ctx.ports(), root, &item).await?
+            }
+            _ => None,
+        };
+        if let Some(state) = known {
+            let listing = cut(list_log(objects, root, Some(head.version)).await.map_err(CommitError::from)?);
+            if has_known_commit(head, &listing) && !is_far_behind(head, &listing) {
+                return catch_up(ctx, root, head.clone(), state, Held::default(), &listing).await;
+            }
+        }
+    }
+    let listing = if at == Version::NONE {
+        LogListing::default()
+    } else {
+        cut(snapshot::list_for(objects, root, Some(at)).await.map_err(snapshot_error)?)
+    };
+    // What the head knows is of later versions, or of another log.
+    let unknowing =
+        Head { version: Version::NONE, metadata_id: None, log_etag: None, state: None, claim: None, ..head.clone() };
+    let view = read_log(ctx, root, unknowing, &listing).await?;
+    view.ok_or_else(|| CommitError::Contended { attempts: 1 }.into())
+}
+
 /// A remembered table as it is now; `None` if the log is not the one that is remembered.
 async fn refresh(ctx: Context<'_>, view: View) -> Result<Option<View>, ViewError> {
     let View { root, head, state: Some(state), held, .. } = view else { return Ok(None) };

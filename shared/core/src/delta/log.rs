@@ -122,6 +122,18 @@ impl LogName {
         }
     }
 
+    /// The version that it is (the last one that it tells of); `None` where it is not ours.
+    pub fn version(self) -> Option<Version> {
+        match self {
+            LogName::Commit(version)
+            | LogName::ClassicCheckpoint(version)
+            | LogName::MultiPartCheckpoint { version, .. }
+            | LogName::V2Checkpoint { version, .. }
+            | LogName::Compacted { to: version, .. } => Some(version),
+            LogName::Other => None,
+        }
+    }
+
     /// The name as it stands in the log; `None` where it is not ours.
     pub fn text(self) -> Option<String> {
         Some(match self {

@@ -11,7 +11,7 @@ use crate::ports::Ports;
 use crate::store::{Consistency, Key, get_every};
 
 /// Partitions of one batch that are written at once.
-pub(super) const WRITES_AT_ONCE: usize = 32;
+const WRITES_AT_ONCE: usize = 32;
 
 type Answer = Result<(), CatalogError>;
 

@@ -144,22 +144,17 @@ pub async fn create_many(
 
 /// What a deployment says of new partitions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+struct Rules {
     retention: Retention,
     limit: Limit,
 }
 
 impl Rules {
-    pub(super) fn of(settings: &Settings) -> Self {
+    fn of(settings: &Settings) -> Self {
         Self {
             retention: Retention::of_ms(settings.history_retention_ms),
             limit: Limit(settings.max_partitions_per_table),
         }
-    }
-
-    /// For partitions that exist on storage already: no limit.
-    pub(super) fn without_limit() -> Self {
-        Self { retention: Retention::ForMs(1), limit: Limit(u64::MAX) }
     }
 
     /// Refuses a partition too many. One that exists is another matter, and comes first.
@@ -174,7 +169,7 @@ impl Rules {
     }
 }
 
-pub(super) async fn create_every(
+async fn create_every(
     ports: &Ports,
     rules: Rules,
     table: &TableRef,

@@ -25,7 +25,6 @@ mod listing;
 mod number;
 mod places;
 mod read;
-mod register;
 mod rekey;
 mod specs;
 mod statistics;
@@ -47,7 +46,6 @@ pub use listing::{
 pub use number::{Number, NumberText};
 pub use places::note_places_of;
 pub use read::{Partition, get, get_many};
-pub use register::{NewPartition, Registered, register};
 pub use specs::{Root, plan_specs};
 pub use statistics::{delete_statistics, get_statistics, owner_of, put_statistics};
 pub use statistics_item::StatisticsOwner;

@@ -1,5 +1,6 @@
 //! Winners that added files which the candidate should have read, or which it adds too.
 
+use super::rows::Ready;
 use super::winner::Added;
 use super::{Check, Conflict};
 use crate::commit::isolation::Isolation;
@@ -11,10 +12,13 @@ impl Check<'_> {
     /// Files with new rows count, unless partition values or statistics say that none of them was read, also on tables
     /// without partitions. Rearranged rows and other deletion vectors of a file bring nothing that was not there: whether
     /// those were read is asked of what was removed.
-    pub(super) fn added_files(&mut self) -> Result<(), Conflict> {
+    ///
+    /// Where rows have to be looked at first, the next look decides, so that what comes after does not refuse before.
+    pub(super) fn added_files(&mut self) -> Result<Ready, Conflict> {
         if !self.looks_at_added() {
-            return Ok(());
+            return Ok(Ready::Yes);
         }
+        let known = self.folded.rows.needs.files.len();
         let winner = self.winner;
         for file in winner.adds.iter().filter(|file| winner.brings_rows(file)) {
             let values =
@@ -33,7 +37,7 @@ impl Check<'_> {
             let refusal = self.refusal(Exception::ConcurrentAppendException, reason, text);
             return Err(refusal.file(&file.add.path).into());
         }
-        Ok(())
+        Ok(if self.folded.rows.needs.files.len() > known { Ready::NotYet } else { Ready::Yes })
     }
 
     /// For a candidate that is judged by rows, a file that only its statistics say may have been read is looked into. Nothing

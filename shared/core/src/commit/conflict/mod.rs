@@ -218,8 +218,7 @@ impl Check<'_> {
         self.domains()?;
         self.applications()?;
         self.backfills()?;
-        if self.merge_rows()? == Ready::Yes {
-            self.added_files()?;
+        if self.merge_rows()? == Ready::Yes && self.added_files()? == Ready::Yes {
             self.removed_files()?;
         }
         self.added_twice()?;

@@ -4,6 +4,8 @@
 //! candidate that changes rows takes a winner's bin back: the output goes, the inputs come back as they were, and the
 //! candidate's own actions stay what they are. Bins are those that statistics prove; else the commit is one bin.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Check, Conflict};
 use crate::commit::facts::AtRead;
 use crate::commit::read_set;
@@ -128,11 +130,12 @@ impl Check<'_> {
     fn inputs_of(&mut self, removes: &[(&ObjectKey, &RemoveFile)], earlier: &[&LoggedCommit]) -> Inputs {
         let mut found = Vec::with_capacity(removes.len());
         let (mut is_loaded, mut is_known) = (true, true);
+        let brought = brought(self.inputs.table.root, earlier, removes);
         for (key, remove) in removes {
             let id = id_of(&remove.deletion_vector);
-            if let Some(add) = brought(self.inputs.table.root, earlier, key) {
+            if let Some(add) = brought.get(key) {
                 is_known &= id_of(&add.deletion_vector) == id;
-                found.push(((*key).clone(), add.clone()));
+                found.push(((*key).clone(), (*add).clone()));
                 continue;
             }
             let Some(files) = self.inputs.files.filter(|files| files.knows(key)) else {
@@ -161,10 +164,16 @@ impl Check<'_> {
     }
 }
 
-/// The last entry of a file that commits added.
-fn brought<'a>(root: &Location, commits: &[&'a LoggedCommit], key: &ObjectKey) -> Option<&'a AddFile> {
-    let mut adds = commits.iter().rev().flat_map(|commit| &commit.actions.adds);
-    adds.find(|add| key_of_add(root, add).is_ok_and(|found| found.at == *key))
+/// The last entries that commits added of the files that are removed.
+fn brought<'a>(
+    root: &Location,
+    commits: &[&'a LoggedCommit],
+    removes: &[(&ObjectKey, &RemoveFile)],
+) -> BTreeMap<ObjectKey, &'a AddFile> {
+    let wanted: BTreeSet<&ObjectKey> = removes.iter().map(|(key, _)| *key).collect();
+    let adds = commits.iter().flat_map(|commit| &commit.actions.adds);
+    let keyed = adds.filter_map(|add| Some((key_of_add(root, add).ok()?.at, add)));
+    keyed.filter(|(key, _)| wanted.contains(key)).collect()
 }
 
 /// Whether a commit sorts rows by columns (ZORDER, clustering), so that none keeps its place.

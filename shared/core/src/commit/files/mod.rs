@@ -91,10 +91,15 @@ pub(super) async fn check_files(
     let found = running.finish().await?;
     check_cdc(ctx, candidate).await?;
     let mut checked = Checked::default();
+    let mut more = 0;
     for (etag, warnings) in found {
         checked.etags.push(etag);
         let room = WARNINGS_MAX.saturating_sub(checked.warnings.len());
+        more += warnings.len().saturating_sub(room);
         checked.warnings.extend(warnings.into_iter().take(room));
+    }
+    if more > 0 {
+        checked.warnings.push(format!("and {more} more like these, of other files"));
     }
     Ok(checked)
 }

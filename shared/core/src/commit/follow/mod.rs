@@ -102,44 +102,59 @@ pub async fn follow(ctx: Context<'_>, root: &Location, target: Target) -> Result
     if tables.is_empty() {
         return Ok(SyncReport::UnknownTable);
     }
-    let (mut counts, mut is_any_on, mut failed) = (Counts::default(), false, None);
+    let (mut counts, mut is_any_on, mut is_waiting, mut failed) = (Counts::default(), false, false, None);
     for located in tables {
         // One that cannot follow does not hold up the others.
         match follow_table(ctx, root, located.table, target, &mut counts).await {
-            Ok(on) => is_any_on |= on,
+            Ok(Followed::All) => is_any_on = true,
+            Ok(Followed::Waiting) => is_waiting = true,
+            Ok(Followed::SwitchedOff) => {}
             Err(trouble) => failed = Some(SyncError::from(trouble)),
         }
     }
     match failed {
         Some(error) => Err(error),
+        None if is_waiting => Ok(SyncReport::Waiting),
         None if is_any_on => Ok(SyncReport::Followed(counts)),
         None => Ok(SyncReport::SwitchedOff),
     }
 }
 
-/// False: the table's setting says no.
+/// How far a table followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Followed {
+    All,
+    /// The log does not have the version yet.
+    Waiting,
+    /// The table's setting says no.
+    SwitchedOff,
+}
+
 async fn follow_table(
     ctx: Context<'_>,
     root: &Location,
     table: TableRef,
     target: Target,
     counts: &mut Counts,
-) -> Result<bool, Trouble> {
-    let mut follower = Follower { ctx, root, table, target, order: Order::Forward, committed_ms: None, moved: false };
+) -> Result<Followed, Trouble> {
+    let mut follower = Follower::new(ctx, root, table, target);
     for attempt in 0..ROUNDS {
         // Read once more where somebody was faster: it may have been renamed, got other keys, or been dropped.
         if attempt > 0 && !follower.reload().await? {
-            return Ok(true);
+            return Ok(Followed::All);
         }
-        let Some(definition) = read_definition(ctx.ports(), &follower.table.table_id).await? else { return Ok(true) };
+        let Some(definition) = read_definition(ctx.ports(), &follower.table.table_id).await? else {
+            return Ok(Followed::All);
+        };
         if !is_on(&definition) || definition.location()?.as_ref() != Some(root) {
-            return Ok(false);
+            return Ok(Followed::SwitchedOff);
         }
+        follower.definition = definition;
         let mut cursor = load(ctx.ports(), &follower.table.table_id).await?.unwrap_or_else(Cursor::fresh);
-        match follower.go_on(&mut cursor, &definition, counts).await? {
+        match follower.go_on(&mut cursor, counts).await? {
             Stepped::Done => {
                 follower.tell_version(&cursor).await?;
-                return Ok(true);
+                return Ok(if follower.is_waiting { Followed::Waiting } else { Followed::All });
             }
             Stepped::Moved => ctx.back_off(attempt.min(3)).await,
             Stepped::Inconsistent => follower.begin_rebuild(&mut cursor, Others::Stay).await?,
@@ -163,15 +178,47 @@ struct Follower<'a> {
     ctx: Context<'a>,
     root: &'a Location,
     table: TableRef,
+    definition: TableDefinition,
     target: Target,
     order: Order,
     /// When the last version that was carried out was committed.
     committed_ms: Option<i64>,
     /// Whether anything was carried out.
     moved: bool,
+    /// Whether the whole log was looked at: it is as it is.
+    is_rebuilt: bool,
+    /// Whether the log does not have the version yet.
+    is_waiting: bool,
 }
 
-impl Follower<'_> {
+impl<'a> Follower<'a> {
+    fn new(ctx: Context<'a>, root: &'a Location, table: TableRef, target: Target) -> Follower<'a> {
+        Follower {
+            ctx,
+            root,
+            table,
+            definition: TableDefinition::default(),
+            target,
+            order: Order::Forward,
+            committed_ms: None,
+            moved: false,
+            is_rebuilt: false,
+            is_waiting: false,
+        }
+    }
+
+    /// The catalog's table takes on Delta's schema, and partitions that appear from here on with it.
+    async fn adopt_schema(&mut self, metadata: &Metadata) -> Result<(), Trouble> {
+        let next = follow_schema(self.ctx.ports(), &self.table, metadata).await?;
+        if next.version != self.table.version
+            && let Some(definition) = read_definition(self.ctx.ports(), &next.table_id).await?
+        {
+            self.definition = definition;
+        }
+        self.table = next;
+        Ok(())
+    }
+
     async fn reload(&mut self) -> Result<bool, Trouble> {
         let ports = self.ctx.ports();
         let located = tables_at(ports.items.as_ref(), ports.clock.as_ref(), self.root).await?;
@@ -184,15 +231,10 @@ impl Follower<'_> {
     }
 
     /// Step by step until the target is there.
-    async fn go_on(
-        &mut self,
-        cursor: &mut Cursor,
-        definition: &TableDefinition,
-        counts: &mut Counts,
-    ) -> Result<Stepped, Trouble> {
+    async fn go_on(&mut self, cursor: &mut Cursor, counts: &mut Counts) -> Result<Stepped, Trouble> {
         loop {
             if cursor.rebuild.is_some() {
-                match self.rebuild(cursor, definition, counts).await? {
+                match self.rebuild(cursor, counts).await? {
                     Stepped::Done => continue,
                     other => return Ok(other),
                 }
@@ -204,9 +246,16 @@ impl Follower<'_> {
             if cursor.version >= self.target.version || self.target.generation < cursor.generation {
                 return Ok(Stepped::Done);
             }
-            match self.carry_out_next(cursor, definition, counts).await {
+            match self.carry_out_next(cursor, counts).await {
                 Ok(Stepped::Done) => {}
                 Ok(other) => return Ok(other),
+                // News of a version that the log does not have (any more).
+                Err(trouble) if trouble.is_gap() && self.is_rebuilt => return Ok(Stepped::Done),
+                // Ratified, and not published: its event will tell.
+                Err(trouble) if trouble.is_gap() && self.is_end_of_log(cursor).await? => {
+                    self.is_waiting = true;
+                    return Ok(Stepped::Done);
+                }
                 Err(trouble) if trouble.is_gap() => self.begin_rebuild(cursor, Others::Stay).await?,
                 Err(trouble) => return Err(trouble),
             }
@@ -236,6 +285,11 @@ impl Follower<'_> {
         Ok(true)
     }
 
+    async fn is_end_of_log(&self, cursor: &Cursor) -> Result<bool, Trouble> {
+        let listing = snapshot::list_for(&*self.ctx.ports().objects, self.root, None).await?;
+        Ok(cursor.version > Version::NONE && listing.latest() == cursor.version)
+    }
+
     /// An event for a version that was followed already: late, or of another table at the place.
     async fn is_same_log(&self, cursor: &Cursor) -> Result<bool, Trouble> {
         match snapshot::read_commit(&*self.ctx.ports().objects, self.root, cursor.version).await {
@@ -249,12 +303,7 @@ impl Follower<'_> {
         }
     }
 
-    async fn carry_out_next(
-        &mut self,
-        cursor: &mut Cursor,
-        definition: &TableDefinition,
-        counts: &mut Counts,
-    ) -> Result<Stepped, Trouble> {
+    async fn carry_out_next(&mut self, cursor: &mut Cursor, counts: &mut Counts) -> Result<Stepped, Trouble> {
         let objects = &*self.ctx.ports().objects;
         let version = cursor.version.next();
         let commit = snapshot::read_commit(objects, self.root, version).await?;
@@ -264,7 +313,7 @@ impl Follower<'_> {
             if cursor.version > Version::NONE && columns != cursor.columns {
                 return Ok(Stepped::Inconsistent);
             }
-            self.table = follow_schema(self.ctx.ports(), &self.table, metadata).await?;
+            self.adopt_schema(metadata).await?;
         } else if cursor.version == Version::NONE {
             return Ok(Stepped::Inconsistent);
         }
@@ -285,8 +334,8 @@ impl Follower<'_> {
         let rest = behind(parts, cursor.progress.as_ref());
         let next = self.at_version(cursor, &commit, columns.clone());
         let goal = Goal::Version(Box::new(next));
-        let stepped =
-            self.writing(definition, &Map::new()).carry_out(cursor, &rest, Meaning::Change, &goal, counts).await?;
+        let none = Map::new();
+        let stepped = self.writing(&none).carry_out(cursor, &rest, Meaning::Change, &goal, counts).await?;
         if stepped == Stepped::Done {
             self.moved = true;
             self.committed_ms = Some(committed_ms(&commit));
@@ -294,8 +343,8 @@ impl Follower<'_> {
         Ok(stepped)
     }
 
-    fn writing<'w>(&'w self, definition: &'w TableDefinition, none: &'w Map<String, serde_json::Value>) -> Writing<'w> {
-        let descriptor = definition.storage_descriptor().unwrap_or(none);
+    fn writing<'w>(&'w self, none: &'w Map<String, serde_json::Value>) -> Writing<'w> {
+        let descriptor = self.definition.storage_descriptor().unwrap_or(none);
         Writing { ctx: self.ctx, root: self.root, table: &self.table, descriptor }
     }
 

@@ -8,7 +8,7 @@ use super::cursor::{Cursor, Others, Rebuild, shard_place};
 use super::tally::{Kept, Layout, Part, Parts};
 use super::trouble::Trouble;
 use super::writing::{Goal, Meaning, Stepped};
-use super::{Counts, Follower, Order, behind, columns_of, committed_ms, follow_schema, is_on, load, table_named};
+use super::{Counts, Follower, Order, behind, columns_of, committed_ms, is_on, load, table_named};
 use crate::catalog::TableDefinition;
 use crate::catalog::tables::read_definition;
 use crate::catalog::{CatalogError, TableRef};
@@ -52,12 +52,7 @@ impl Follower<'_> {
     }
 
     /// Goes on with a rebuild, to its end.
-    pub(super) async fn rebuild(
-        &mut self,
-        cursor: &mut Cursor,
-        definition: &TableDefinition,
-        counts: &mut Counts,
-    ) -> Result<Stepped, Trouble> {
+    pub(super) async fn rebuild(&mut self, cursor: &mut Cursor, counts: &mut Counts) -> Result<Stepped, Trouble> {
         let Some(rebuild) = cursor.rebuild.clone() else { return Ok(Stepped::Done) };
         self.ctx.check_time("reading the whole log", CLAIM_MS)?;
         let objects = self.ctx.ports().objects.clone();
@@ -73,7 +68,7 @@ impl Follower<'_> {
             }
             other => other?,
         };
-        self.table = follow_schema(self.ctx.ports(), &self.table, &snapshot.metadata).await?;
+        self.adopt_schema(&snapshot.metadata).await?;
         let columns = columns_of(&snapshot.metadata);
         let order = self.order_of(&columns)?;
         let keys: Vec<String> = self.table.keys.iter().map(|key| key.name.clone()).collect();
@@ -94,25 +89,24 @@ impl Follower<'_> {
         let rest = behind(parts.clone(), after.as_ref());
         let none = Map::new();
         let stepped = {
-            let writing = self.writing(definition, &none);
+            let writing = self.writing(&none);
             writing.carry_out(cursor, &rest, Meaning::Whole, &Goal::Rebuild, counts).await?
         };
         if stepped != Stepped::Done {
             return Ok(stepped);
         }
         let wanted: BTreeSet<&Vec<String>> = parts.keys().collect();
-        let stepped = self.take_away(cursor, definition, &wanted, rebuild.others, counts).await?;
+        let stepped = self.take_away(cursor, &wanted, rebuild.others, counts).await?;
         if stepped != Stepped::Done {
             return Ok(stepped);
         }
-        self.finish_rebuild(cursor, definition, &snapshot, counts).await
+        self.finish_rebuild(cursor, &snapshot, counts).await
     }
 
     /// Partitions that the log does not have.
     async fn take_away(
         &self,
         cursor: &mut Cursor,
-        definition: &TableDefinition,
         wanted: &BTreeSet<&Vec<String>>,
         others: Others,
         counts: &mut Counts,
@@ -134,7 +128,7 @@ impl Follower<'_> {
             return Ok(Stepped::Done);
         }
         let none = Map::new();
-        let writing = self.writing(definition, &none);
+        let writing = self.writing(&none);
         writing.carry_out(cursor, &gone, Meaning::Whole, &Goal::Removal, counts).await
     }
 
@@ -175,7 +169,6 @@ impl Follower<'_> {
     async fn finish_rebuild(
         &mut self,
         cursor: &mut Cursor,
-        definition: &TableDefinition,
         snapshot: &crate::delta::Snapshot,
         counts: &mut Counts,
     ) -> Result<Stepped, Trouble> {
@@ -197,11 +190,12 @@ impl Follower<'_> {
         let goal = Goal::Version(Box::new(next));
         let none = Map::new();
         let stepped = {
-            let writing = self.writing(definition, &none);
+            let writing = self.writing(&none);
             writing.carry_out(cursor, &Parts::new(), Meaning::Whole, &goal, counts).await?
         };
         if stepped == Stepped::Done {
             self.moved = true;
+            self.is_rebuilt = true;
             self.order = Order::Any;
             self.committed_ms = commit.as_ref().map(committed_ms);
         }

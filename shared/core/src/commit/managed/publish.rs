@@ -11,6 +11,7 @@ use crate::commit::error::CommitError;
 use crate::commit::head::{self, Head};
 use crate::commit::keys;
 use crate::commit::publish::{Published, put_version};
+use crate::commit::sync;
 use crate::commit::version_record::{Blindness, VersionRecord};
 use crate::delta::Version;
 use crate::delta::log::commit_key;
@@ -48,6 +49,11 @@ pub async fn publish_pending(
             return Ok(Vec::new());
         }
         if record(ctx, &head, managed, &done).await? {
+            let last = done.last().map(|(ratified, _)| ratified.version);
+            // What is published stands; the next publication has the catalog follow both.
+            if let Err(error) = sync::look_after(ctx, root, last).await {
+                tracing::warn!(%root, %error, "the catalog does not follow what was published yet");
+            }
             return Ok(done.into_iter().map(|(ratified, _)| ratified.version).collect());
         }
         ctx.back_off(attempt).await;

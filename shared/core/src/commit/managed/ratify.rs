@@ -16,7 +16,7 @@ use crate::commit::fold::fold;
 use crate::commit::head::{Claim, Head, LogStore};
 use crate::commit::judge::{Admission, Judgement};
 use crate::commit::keys::{self, ProposalId, content_hash};
-use crate::commit::proposal::{Proposal, Status};
+use crate::commit::proposal::{Proposal, Status, SyncState};
 use crate::commit::publish::{Published, look};
 use crate::commit::run::{self, Staged};
 use crate::commit::sync;
@@ -296,7 +296,10 @@ impl<'a> Call<'a> {
             timestamp_ms: stamp_ms,
         };
         match self.record(view, head, &proposal, ratified, content.bytes.clone()).await? {
-            Some(stored) => self.told(stored).await,
+            Some(stored) => {
+                self.ask_to_publish(publish::GRACE_MS).await;
+                Ok(Step::Done(Ratification::Ratified(Box::new(stored))))
+            }
             None => Ok(Step::Again),
         }
     }
@@ -338,7 +341,10 @@ impl<'a> Call<'a> {
             judged.advance(Status::Judged)?;
         }
         judged.refusal = None;
-        let next = claim::committed(self.ctx, &judged, &claim, &commit, state.as_ref())?;
+        let mut next = claim::committed(self.ctx, &judged, &claim, &commit, state.as_ref())?;
+        if sync::is_due(&next) {
+            next.sync = SyncState::Queued("the catalog follows what is published".into());
+        }
         let record = VersionRecord {
             version,
             proposal: Some(proposal.id),
@@ -362,20 +368,6 @@ impl<'a> Call<'a> {
         ];
         writes.extend(claim::index_writes(proposal, &view.head));
         Ok((self.ctx.transact(&writes).await? == Transacted::Done).then_some(next))
-    }
-
-    /// After the commit: somebody will publish it, and the catalog is told of its partitions.
-    async fn told(&self, proposal: Proposal) -> Result<Step, CommitError> {
-        self.ask_to_publish(publish::GRACE_MS).await;
-        let mut proposal = proposal;
-        if sync::is_due(&proposal) {
-            // The commit stands, whatever becomes of this: its event brings it again.
-            match sync::sync(self.ctx, proposal.clone()).await {
-                Ok(synced) => proposal = synced,
-                Err(error) => tracing::warn!(proposal = %proposal.id, %error, "partitions were not registered yet"),
-            }
-        }
-        Ok(Step::Done(Ratification::Ratified(Box::new(proposal))))
     }
 
     /// A message that is lost is made up for by the hourly housekeeping.

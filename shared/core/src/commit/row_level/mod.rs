@@ -7,7 +7,7 @@
 //!
 //! | part | what |
 //! |---|---|
-//! | [`eligible`] | which statements the rules hold for |
+//! | [`mod@eligible`] | which statements the rules hold for |
 //! | [`merge`] | the sets |
 //! | [`bins`] | which files of a rearrangement belong together |
 //! | [`facts`] | what is read for the judge |

@@ -35,7 +35,7 @@ async fn a_version_that_changes_is_alarmed_and_counted() {
     kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
     kit.table.log(2, &[kit.file("foreign.parquet").await, append_info()]).await;
     assert_eq!(see(&kit, 1, LogFile::Commit).await, Audited::AsRecorded);
-    assert_eq!(see(&kit, 2, LogFile::Commit).await, Audited::Noted);
+    assert!(matches!(see(&kit, 2, LogFile::Commit).await, Audited::Judged(_)));
     assert_eq!(see(&kit, 2, LogFile::Commit).await, Audited::AsRecorded);
     kit.propose(3, 2, &[kit.file("b.parquet").await, append_info()]).await;
     // Somebody overwrites ours, and another writer's.
@@ -54,6 +54,84 @@ async fn a_version_that_changes_is_alarmed_and_counted() {
         etag: Some(crate::store::ETag("older".into())),
     };
     assert_eq!(audit(kit.ctx(), &[stale]).await.remove(0).unwrap(), Audited::AsRecorded);
+}
+
+#[tokio::test]
+async fn what_others_put_into_the_log_is_judged_after_the_fact_and_the_head_follows() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+    let mut broken = kit.file("broken.parquet").await;
+    broken["add"]["size"] = json!(1);
+    kit.table.log(2, &[kit.file("good.parquet").await, append_info()]).await;
+    kit.table.log(3, &[broken, append_info()]).await;
+    // The events come in any order, and more than once.
+    for version in [3, 2] {
+        assert!(matches!(see(&kit, version, LogFile::Commit).await, Audited::Judged(_)));
+        assert_eq!(see(&kit, version, LogFile::Commit).await, Audited::AsRecorded);
+    }
+    let head = head::load(&*kit.table.world.items, &kit.table.root).await.unwrap().unwrap();
+    assert_eq!((head.version, head.state.is_some()), (Version(3), true));
+    let page = proposals::of_table(&*kit.table.world.items, &*kit.table.world.clock, &kit.table.root, 10, None);
+    let mut found: Vec<_> =
+        page.await.unwrap().proposals.into_iter().filter(|one| one.status.name() == "already_visible").collect();
+    found.sort_by_key(|one| one.status.version());
+    let told: Vec<_> = found
+        .iter()
+        .map(|one| (one.status.version(), one.refusal.as_ref().map(|refusal| refusal.reason.as_str())))
+        .collect();
+    assert_eq!(told, [(Some(Version(2)), None), (Some(Version(3)), Some("FILE_SIZE"))]);
+    assert!(found.iter().all(|one| one.warnings[0].contains("visible before it was judged")));
+    assert_eq!(proposals::by_id(&*kit.table.world.items, found[0].id).await.unwrap(), [found[0].clone()]);
+    assert_eq!(seen(&kit).await, [(AlarmKind::VisibleViolation, 3, 1)]);
+    // The next commit stands upon them.
+    assert_eq!(short(&kit.propose(4, 4, &[kit.file("b.parquet").await, append_info()]).await), "committed 4");
+    // One whose event comes after a commit of ours is judged as it stood then.
+    kit.table.log(5, &[kit.file("late.parquet").await, append_info()]).await;
+    assert_eq!(short(&kit.propose(6, 6, &[kit.file("c.parquet").await, append_info()]).await), "committed 6");
+    let Audited::Judged(id) = see(&kit, 5, LogFile::Commit).await else { panic!("not judged") };
+    let late = proposals::by_id(&*kit.table.world.items, id).await.unwrap();
+    assert_eq!((late[0].status.version(), &late[0].refusal), (Some(Version(5)), &None));
+}
+
+#[tokio::test]
+async fn a_table_of_the_catalog_is_watched_though_nobody_proposed_to_it() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    assert_eq!(see(&kit, 0, LogFile::Commit).await, Audited::Unknown);
+    let ports = &kit.table.world.ports;
+    let members = |value: serde_json::Value| value.as_object().cloned().unwrap();
+    crate::catalog::create_database(ports, members(json!({"Name": "d"}))).await.unwrap();
+    let table = json!({"Name": "t", "StorageDescriptor": {"Location": kit.table.root.to_string()}});
+    crate::catalog::tables::create_table(ports, "d", members(table)).await.unwrap();
+    kit.table.log(1, &[kit.file("a.parquet").await, append_info()]).await;
+    for version in [1, 0] {
+        assert!(matches!(see(&kit, version, LogFile::Commit).await, Audited::Judged(_)), "{version}");
+    }
+    let head = head::load(&*kit.table.world.items, &kit.table.root).await.unwrap().unwrap();
+    assert_eq!(head.version, Version(1));
+    assert_eq!(seen(&kit).await, []);
+    assert_eq!(short(&kit.propose(2, 2, &[kit.file("b.parquet").await, append_info()]).await), "committed 2");
+}
+
+#[tokio::test]
+async fn an_audit_that_dies_is_made_again() {
+    for at in 0..12u64 {
+        let kit = Kit::unpartitioned(json!({})).await;
+        kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+        kit.table.log(2, &[kit.file("b.parquet").await, append_info()]).await;
+        let mut logged =
+            Logged { root: kit.table.root.clone(), version: Version(2), file: LogFile::Commit, etag: None };
+        logged.etag = kit.table.world.objects.head(&logged.key()).await.ok().map(|meta| meta.etag);
+        kit.table.world.faults.inject("", at, Fault::After(StoreErrorKind::AccessDenied));
+        let _ = audit(kit.ctx(), std::slice::from_ref(&logged)).await;
+        let again = audit(kit.cold().ctx(), &[logged]).await.remove(0).unwrap();
+        assert!(matches!(again, Audited::Judged(_) | Audited::AsRecorded), "{at}: {again:?}");
+        assert_eq!(
+            short(&kit.cold().propose(3, 3, &[kit.file("c.parquet").await, append_info()]).await),
+            "committed 3"
+        );
+        let page = proposals::of_table(&*kit.table.world.items, &*kit.table.world.clock, &kit.table.root, 10, None);
+        assert_eq!(page.await.unwrap().proposals.len(), 3, "{at}");
+    }
 }
 
 #[tokio::test]
@@ -176,7 +254,7 @@ async fn a_version_of_before_the_first_proposal_that_is_put_again_is_an_alarm() 
     };
     assert_eq!(propose(4, 1).await, "committed 4");
     kit.table.world.clock.advance_ms(1_000);
-    assert_eq!(see(&kit, 1, LogFile::Commit).await, Audited::Noted, "an event that was late");
+    assert!(matches!(see(&kit, 1, LogFile::Commit).await, Audited::Judged(_)), "an event that was late");
     kit.table.log(2, &[kit.file("other.parquet").await, append_info()]).await;
     assert_eq!(see(&kit, 2, LogFile::Commit).await, Audited::Alarmed(AlarmKind::VersionRewritten));
     assert_eq!(see(&kit, 2, LogFile::Commit).await, Audited::AsRecorded, "once");
@@ -187,5 +265,5 @@ async fn a_version_of_before_the_first_proposal_that_is_put_again_is_an_alarm() 
     kit.table.log(5, &[kit.file("five.parquet").await, append_info()]).await;
     assert_eq!(see(&kit, 5, LogFile::Commit).await, Audited::Alarmed(AlarmKind::VersionRewritten));
     kit.table.log(7, &[kit.file("7.parquet").await, append_info()]).await;
-    assert_eq!(see(&kit, 7, LogFile::Commit).await, Audited::Noted);
+    assert!(matches!(see(&kit, 7, LogFile::Commit).await, Audited::Judged(_)));
 }

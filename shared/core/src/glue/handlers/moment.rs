@@ -8,11 +8,14 @@ use super::super::input::{Members, Read};
 use crate::catalog::TableRef;
 use crate::catalog::tables::read_definition;
 use crate::commit::error::CommitError;
+use crate::commit::follow::{self, Cursor};
 use crate::commit::keys::ProposalId;
 use crate::commit::proposal::{Proposal, Status, SyncState};
 use crate::commit::proposals;
+use crate::delta::Version;
 use crate::partition::View;
 use crate::ports::App;
+use crate::store::Consistency;
 
 /// Changes take effect some time after the moment that is written on them: machines' clocks differ, and a write may have to
 /// be sent again. What is older than this does not change any more; what is not is asked for as the latest state.
@@ -73,7 +76,11 @@ impl Asked {
         let at_ms = match self {
             Self::Latest => return Ok(None),
             Self::Time { at_ms } => *at_ms,
-            Self::Transaction(id) => synced_ms(app, table, id).await?,
+            Self::Transaction(id) => match synced_ms(app, table, id).await? {
+                // What follows the log never writes before a moment that it has recorded.
+                Synced::Recorded(at_ms) => return Ok(Some(at_ms)),
+                Synced::AtLeast(at_ms) => at_ms,
+            },
         };
         let is_settled = at_ms < app.ports.clock.now_ms().saturating_sub(SETTLED_AFTER_MS);
         Ok(is_settled.then_some(at_ms))
@@ -134,15 +141,53 @@ fn told(error: CommitError) -> GlueException {
     }
 }
 
+/// When a commit's partitions were in the catalog.
+enum Synced {
+    /// All of them, and none of a later commit.
+    Recorded(i64),
+    /// All of them.
+    AtLeast(i64),
+}
+
 /// When the catalog had the last partition of a commit: `id` is that of its proposal.
-async fn synced_ms(app: &App, table: &TableRef, id: &str) -> Result<i64, GlueException> {
+async fn synced_ms(app: &App, table: &TableRef, id: &str) -> Result<Synced, GlueException> {
     let unknown = || GlueException::not_found(format!("Transaction {id} not found."));
     let proposal_id = ProposalId(uuid::Uuid::try_parse(id).map_err(|_| unknown())?);
     let definition = read_definition(&app.ports, &table.table_id).await?;
     let root = definition.and_then(|definition| definition.location().ok().flatten()).ok_or_else(unknown)?;
     let found = proposals::by_id(app.ports.items.as_ref(), proposal_id).await.map_err(told)?;
     let proposal = found.into_iter().filter(|proposal| proposal.root == root).max_by_key(|one| one.generation);
-    moment_of(&proposal.ok_or_else(unknown)?).ok_or_else(unknown)?
+    let proposal = proposal.ok_or_else(unknown)?;
+    let cursor = follow::load(&app.ports, &table.table_id).await.map_err(told)?;
+    match (proposal.status.committed_version(), cursor) {
+        (Some(version), Some(cursor)) => recorded(app, table, &proposal, version, &cursor).await,
+        _ => moment_of(&proposal).ok_or_else(unknown)?.map(Synced::AtLeast),
+    }
+}
+
+/// Of a table that follows its log.
+async fn recorded(
+    app: &App,
+    table: &TableRef,
+    proposal: &Proposal,
+    version: Version,
+    cursor: &Cursor,
+) -> Result<Synced, GlueException> {
+    let (id, generation) = (proposal.id, proposal.generation);
+    let key = follow::synced_key(&table.table_id, generation, version);
+    if let Some(item) = app.ports.items.get(&key, Consistency::Strong).await? {
+        return Ok(Synced::Recorded(follow::decode_synced(&item)?));
+    }
+    let is_behind = (generation, version) > (cursor.generation, cursor.version);
+    if is_behind {
+        let text = format!("Transaction {id} is committed, and its partitions are not in the catalog yet. Try again.");
+        return Err(GlueException::new(Name::ResourceNotReady, text));
+    }
+    let text = format!(
+        "The catalog does not have the partitions as transaction {id} left them: it began to follow the table later, \
+         was made from the whole log, or forgot."
+    );
+    Err(GlueException::invalid_input(text))
 }
 
 /// None if it never became a commit.
@@ -151,7 +196,11 @@ fn moment_of(proposal: &Proposal) -> Option<Result<i64, GlueException>> {
     let not_ready = |why: &str| GlueException::new(Name::ResourceNotReady, format!("Transaction {id} {why}"));
     match (proposal.status, &proposal.sync, proposal.synced_ms) {
         (Status::Rejected | Status::Superseded | Status::Expired, _, _) => None,
-        (Status::Committed { .. }, _, Some(synced_ms)) => Some(Ok(synced_ms)),
+        (Status::Committed { .. } | Status::AlreadyVisible { .. }, _, Some(synced_ms)) => Some(Ok(synced_ms)),
+        (Status::AlreadyVisible { .. }, _, None) => {
+            let text = format!("Transaction {id} was not made here: the catalog keeps no moment of its partitions.");
+            Some(Err(GlueException::invalid_input(text)))
+        }
         (Status::Committed { .. }, SyncState::Done(why), None) => {
             let text = format!("The catalog never had the partitions of transaction {id}: {why}.");
             Some(Err(GlueException::invalid_input(text)))

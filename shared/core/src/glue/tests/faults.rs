@@ -3,7 +3,6 @@
 use serde_json::json;
 
 use super::{Wire, in_table, partition_input, table_input};
-use crate::partition::{NewPartition, Registered, register};
 use crate::store::StoreErrorKind;
 use crate::store::memory::Fault;
 
@@ -99,32 +98,4 @@ async fn a_crash_between_any_two_calls_leaves_a_table_or_none() {
             "Table new not found."
         );
     }
-}
-
-#[tokio::test]
-async fn registering_is_idempotent_and_keeps_what_is_there() {
-    let wire = Wire::with_table(&[("n", "int")]).await;
-    wire.create(&["1"]).await;
-    let (items, clock) = (&*wire.world.items, &*wire.world.clock);
-    let table = crate::catalog::tables::find_table(items, clock, "d", "t").await.unwrap();
-    let new = |value: usize| NewPartition {
-        values: vec![value.to_string()],
-        location: Some(format!("s3://lake/d/t/n={value}")),
-        parameters: json!({ "by": "commit" }).as_object().unwrap().clone(),
-    };
-    let all: Vec<NewPartition> = (1..=300).map(new).collect();
-    let first = register(&wire.app.ports, &table, all.clone()).await.unwrap();
-    assert_eq!(first, Registered { created: 299, existing: 1 });
-    let again = register(&wire.app.ports, &table, all).await.unwrap();
-    assert_eq!(again, Registered { created: 0, existing: 300 });
-    let kept = wire.ok("GetPartition", in_table(json!({ "PartitionValues": ["1"] }))).await;
-    assert_eq!(kept["Partition"]["Parameters"], json!({ "rows": "1" }));
-    let made = wire.ok("GetPartition", in_table(json!({ "PartitionValues": ["2"] }))).await["Partition"].clone();
-    assert_eq!(made["StorageDescriptor"]["Location"], "s3://lake/d/t/n=2");
-    assert_eq!(made["StorageDescriptor"]["Columns"][0]["Name"], "id");
-    assert_eq!(made["Parameters"], json!({ "by": "commit" }));
-
-    wire.ok("DeleteTable", json!({ "DatabaseName": "d", "Name": "t" })).await;
-    let gone = register(&wire.app.ports, &table, vec![new(1)]).await.unwrap_err();
-    assert_eq!(gone.to_string(), "Table t not found.");
 }

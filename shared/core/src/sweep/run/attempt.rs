@@ -323,10 +323,8 @@ impl<'a> Attempt<'a> {
                 if matches!(reason, Reason::SeenOnce | Reason::Orphan) {
                     found = found.saturating_add(1);
                 }
-                if !reason.is_kept() {
-                    if orphans.len() < CANDIDATES_MAX {
-                        orphans.push(object);
-                    }
+                if !reason.is_kept() && orphans.len() < CANDIDATES_MAX {
+                    orphans.push(object);
                 }
             }
             writer.flush_if_full(objects, &self.app.settings.reports, &mut self.record).await?;

@@ -14,6 +14,9 @@ const BATCH_KEYS: usize = 250;
 /// HEAD requests at the same time.
 const HEAD_CONCURRENCY: usize = 16;
 
+/// Tables elsewhere are asked again what they need here when the last time was longer ago.
+const OTHERS_MAX_AGE_MS: i64 = 60_000;
+
 /// How far ahead of the store's clock ours may be.
 const CLOCK_AHEAD_MAX_MS: i64 = 300_000;
 
@@ -31,8 +34,6 @@ impl<'a> Attempt<'a> {
         orphans: Vec<Listed>,
     ) -> Result<(), SweepError> {
         self.check_clock().await?;
-        // Tables that changed, or appeared, while everything was judged.
-        self.load_others(known).await?;
         let mut writer = ReportWriter::new(Kind::Outcomes);
         let result = self.delete_batches(known, &orphans, &mut writer).await;
         // What was deleted is reported, however the rest went.
@@ -47,8 +48,15 @@ impl<'a> Attempt<'a> {
         orphans: &[Listed],
         writer: &mut ReportWriter,
     ) -> Result<(), SweepError> {
+        let mut asked_ms = i64::MIN;
         for batch in orphans.chunks(BATCH_KEYS) {
             self.check_time()?;
+            // Tables that changed, or appeared, while everything was judged, or earlier batches went.
+            let now_ms = self.app.ports.clock.now_ms();
+            if asked_ms.saturating_add(OTHERS_MAX_AGE_MS) < now_ms {
+                self.load_others(known).await?;
+                asked_ms = now_ms;
+            }
             self.lease.renew(self.app.ports.items.as_ref(), self.app.ports.clock.now_ms()).await?;
             let result = match self.put_fences(known).await {
                 Ok(()) => self.delete_fenced(known, batch, writer).await,

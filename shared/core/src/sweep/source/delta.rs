@@ -2,13 +2,14 @@ use std::collections::{BTreeSet, HashSet};
 
 use async_trait::async_trait;
 
-use super::features::{check_table, is_in_format};
+use super::features::{Ratifier, check_table, is_in_format};
 use super::staged::{
     NamedFiles, StagedCommit, Standing, expire, files_of_actions, files_of_path, named_files, staged_commits,
 };
 use super::{Moment, ReferenceSource, Role, SourceContext, interval};
 use crate::commit::error::CommitError;
 use crate::commit::head::{self, Fence, HeadError};
+use crate::delta::features::is_catalog_managed;
 use crate::delta::log::{LogListing, LogName, list_log};
 use crate::delta::snapshot::{load_listed, read_commits};
 use crate::delta::{Actions, Metadata, Snapshot, SnapshotError, Version};
@@ -271,8 +272,23 @@ impl<'a> DeltaSource<'a> {
         }
     }
 
-    fn check_snapshot(&self, snapshot: &Snapshot, listing: &LogListing) -> Result<State, Refusal> {
-        check_table(&snapshot.protocol)?;
+    /// For a catalog-managed table: whether its commits are ratified here. What is ratified and not published is found among
+    /// the staged commits, which are read before the log.
+    async fn ratifier(&self, snapshot: &Snapshot) -> Result<Ratifier, SweepError> {
+        if !is_catalog_managed(&snapshot.protocol) {
+            return Ok(Ratifier::Unknown);
+        }
+        let head = head::load(self.ports.items.as_ref(), &self.root).await?;
+        match head.and_then(|head| head.managed) {
+            None => Ok(Ratifier::Unknown),
+            Some(managed) if managed.published <= snapshot.version => Ok(Ratifier::Us),
+            // Published since the log was listed, or the log has lost it.
+            Some(_) => Err(Interruption::Changed("the table's log").into()),
+        }
+    }
+
+    fn check_snapshot(&self, snapshot: &Snapshot, listing: &LogListing, ratifier: Ratifier) -> Result<State, Refusal> {
+        check_table(&snapshot.protocol, ratifier)?;
         let etag = listing.commit(snapshot.version).map(|entry| entry.etag.clone()).ok_or_else(|| {
             let detail = format!("commit {} is missing from the log of {}", snapshot.version, self.entry);
             Refusal::new(RefusalReason::MetadataIncomplete, detail)
@@ -451,7 +467,8 @@ impl ReferenceSource for DeltaSource<'_> {
         let staged = self.add_pending(references).await?;
         let listing = self.list(None).await?;
         let snapshot = load_listed(self.ports.objects.as_ref(), &self.root, &listing, None).await?;
-        let state = self.check_snapshot(&snapshot, &listing)?;
+        let ratifier = self.ratifier(&snapshot).await?;
+        let state = self.check_snapshot(&snapshot, &listing, ratifier)?;
         self.add_snapshot(&snapshot, state.retention_ms, references)?;
         self.add_change_files(&listing, &snapshot, state.retention_ms, references).await?;
         self.measure(&listing).await?;

@@ -48,10 +48,21 @@ fn unsupported(detail: String) -> Refusal {
     Refusal::new(RefusalReason::UnsupportedFeature, detail)
 }
 
+/// Who decides what a catalog-managed table's commits are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ratifier {
+    /// This product: what is ratified and not published yet is known.
+    Us,
+    Unknown,
+}
+
+/// Names of the feature by which a catalog ratifies commits.
+const CATALOG_MANAGED: [&str; 2] = ["catalogManaged", "catalogOwned-preview"];
+
 /// Refuses what this version cannot follow completely; reader and writer features both count.
-pub(super) fn check_table(protocol: &Protocol) -> Result<(), Refusal> {
-    if is_catalog_managed(protocol) {
-        let detail = "commits of the table are ratified by its catalog, so the log alone does not tell";
+pub(super) fn check_table(protocol: &Protocol, ratifier: Ratifier) -> Result<(), Refusal> {
+    if is_catalog_managed(protocol) && ratifier == Ratifier::Unknown {
+        let detail = "commits of the table are ratified by another catalog, so the log alone does not tell";
         return Err(unsupported(detail.to_owned()));
     }
     let (reader, writer) = (protocol.min_reader_version, protocol.min_writer_version);
@@ -59,7 +70,8 @@ pub(super) fn check_table(protocol: &Protocol) -> Result<(), Refusal> {
         return Err(unsupported(format!("the table needs reader version {reader} and writer version {writer}")));
     }
     let listed = [&protocol.reader_features, &protocol.writer_features].into_iter().flatten().flatten();
-    match listed.into_iter().find(|feature| !FOLLOWED.contains(&feature.as_str())) {
+    let is_followed = |feature: &str| FOLLOWED.contains(&feature) || CATALOG_MANAGED.contains(&feature);
+    match listed.into_iter().find(|feature| !is_followed(feature)) {
         Some(feature) => Err(unsupported(format!("the table feature `{feature}` is not known: it may name files"))),
         None => Ok(()),
     }

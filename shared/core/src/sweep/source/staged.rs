@@ -1,25 +1,22 @@
 //! Staged commits of a Delta table: what they name stays until their verdict, and one retention longer. What they leave
 //! behind goes after that, unless something else needs it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use super::vectors::files_of;
 use crate::commit::claim::index_writes;
 use crate::commit::content::STAGED_MAX_BYTES;
 use crate::commit::error::CommitError;
 use crate::commit::head::{self, Head};
-use crate::commit::keys::{self, Generation, ProposalId};
-use crate::commit::lookup::Lookup;
+use crate::commit::keys::ProposalId;
 use crate::commit::proposal::{Proposal, Status};
+use crate::commit::proposals;
 use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey};
 use crate::delta::path::{Reach, resolve};
 use crate::delta::{Actions, DeletionVector, Strictness, Version, parse_commit};
 use crate::location::{Location, split_uri};
 use crate::ports::Ports;
-use crate::store::{
-    ByteRange, Clock, Consistency, ETag, GetOptions, Key, ObjectError, ObjectKey, ReadItems, TransactError, get_every,
-    list_every,
-};
+use crate::store::{ByteRange, ETag, GetOptions, ObjectError, ObjectKey, TransactError, list_every};
 use crate::sweep::SweepError;
 
 /// A staged commit without a verdict is given up after this time, or the retention if that is longer.
@@ -74,13 +71,15 @@ pub(super) async fn staged_commits(ports: &Ports, root: &Location) -> Result<Vec
         }
     }
     let ids: Vec<ProposalId> = listed.iter().map(|(id, ..)| *id).collect();
-    let mut proposals = proposals(items, ports.clock.as_ref(), root, head.as_ref(), &ids).await?;
+    let mut proposals = proposals::find(items, ports.clock.as_ref(), root, head.as_ref(), &ids).await?;
     let mut staged = Vec::new();
     for (id, at, etag, last_modified_ms) in listed {
         let proposal = proposals.remove(&id);
         // A verdict speaks of the bytes that it was given for.
         let ours = proposal.as_ref().filter(|proposal| proposal.staged_key == at.key && proposal.staged_etag == etag);
-        let standing = ours.map_or(Standing::Open, standing_of);
+        // Of what a catalog ratified, the staged object is the commit until it is published.
+        let is_unpublished = head.as_ref().is_some_and(|head| head.is_unpublished(id));
+        let standing = ours.filter(|_| !is_unpublished).map_or(Standing::Open, standing_of);
         let updated_ms = proposal.as_ref().map_or(last_modified_ms, |proposal| proposal.updated_ms);
         let last_heard_ms = updated_ms.max(last_modified_ms);
         staged.push(StagedCommit { at, etag, standing, last_heard_ms, proposal: proposal.map(Box::new) });
@@ -132,29 +131,6 @@ fn standing_of(proposal: &Proposal) -> Standing {
         status if status.is_final() => Standing::Over { since_ms },
         _ => Standing::Open,
     }
-}
-
-async fn proposals(
-    items: &dyn ReadItems,
-    clock: &dyn Clock,
-    root: &Location,
-    head: Option<&Head>,
-    ids: &[ProposalId],
-) -> Result<BTreeMap<ProposalId, Proposal>, CommitError> {
-    // The look-up knows the generation that a proposal was recorded under.
-    let lookups: Vec<Key> = ids.iter().map(|id| keys::lookup(root, *id)).collect();
-    let generation = head.map_or(Generation::default(), |head| head.generation);
-    let mut wanted = Vec::new();
-    for item in get_every(items, clock, &lookups, Consistency::Strong).await?.values() {
-        let lookup = Lookup::decode(item)?;
-        wanted.push(keys::proposal(root, lookup.generation.min(generation), lookup.id));
-    }
-    let mut found = BTreeMap::new();
-    for item in get_every(items, clock, &wanted, Consistency::Strong).await?.values() {
-        let proposal = Proposal::decode(item)?;
-        found.insert(proposal.id, proposal);
-    }
-    Ok(found)
 }
 
 /// What a staged commit names.

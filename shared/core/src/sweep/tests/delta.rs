@@ -12,6 +12,8 @@ use super::super::*;
 use crate::commit::context::Context;
 use crate::commit::door::judge_one;
 use crate::commit::head;
+use crate::commit::keys::ProposalId;
+use crate::commit::managed::{Asked, Ratification, publish_pending, ratify};
 use crate::commit::run::{Outcome, Staged};
 use crate::commit::sync::NoCatalog;
 use crate::delta::testkit::{TABLE_ID, TableKit, add_line, append_info, creation_of, remove_line};
@@ -229,6 +231,56 @@ async fn logs_with_gaps_and_commits_that_cannot_be_read() {
     let kit = table(&lake, json!({})).await;
     kit.delete_log(0).await;
     refused(&lake, RefusalReason::MetadataIncomplete, "no commit").await;
+}
+
+#[tokio::test]
+async fn what_is_ratified_and_not_published_stays_as_what_is_published() {
+    let id = "1d1ca986-4d21-43cc-af34-e5017f3a8f1c";
+    let info = |version: i64| {
+        json!({"commitInfo": {"operation": "WRITE", "operationParameters": {"mode": "Append"}, "isBlindAppend": true,
+            "inCommitTimestamp": 1_000 + version, "txnId": format!("txn-{version}")}})
+    };
+    let configuration = json!({"delta.enableInCommitTimestamps": "true", "io.unitycatalog.tableId": id});
+    let mut lines = vec![info(0)];
+    lines.extend(creation_of(TABLE_ID, &[], configuration));
+    lines[1] = json!({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7,
+        "readerFeatures": ["catalogManaged", "vacuumProtocolCheck"],
+        "writerFeatures": ["catalogManaged", "vacuumProtocolCheck", "inCommitTimestamp"]}});
+    // Without the commitInfo that others make.
+    lines.truncate(3);
+    let lake = Lake::new();
+    let kit = lake.delta("t", "wh/t", &lines).await;
+    lake.optimize("t", json!({})).await;
+    advance(&lake.world.clock, 1);
+    let mut late = kit.data("late.parquet", None, 3).await;
+    late["add"]["partitionValues"] = json!({});
+    let (key, etag) = kit.stage(1, 7, &[info(1), late]).await;
+    let size_bytes = crate::store::ReadObjects::head(lake.world.objects.as_ref(), &key.key()).await.unwrap().size_bytes;
+    file(&lake, "orphan.parquet", "").await;
+    lake.days(10);
+    // Until a commit was ratified here, it may be another catalog's.
+    assert_eq!(gone_after(&lake).await.0.reason.as_deref(), Some("unsupported_feature"));
+    let asked = Asked {
+        root: kit.root.clone(),
+        table_id: id.to_owned(),
+        version: crate::delta::Version(1),
+        id: ProposalId(key.id),
+        size_bytes,
+        modified_ms: 7,
+        timestamp_ms: 1_001,
+    };
+    let ctx = Context::new(&lake.app, lake.deadline(), &NoCatalog);
+    let ratified = ratify(ctx, &asked).await.unwrap();
+    assert!(matches!(ratified, Ratification::Ratified(_)), "{ratified:?} {etag:?}");
+    lake.days(30);
+    let (record, gone) = gone_after(&lake).await;
+    assert_eq!(gone, ["orphan.parquet".to_owned()].into(), "{record:?}");
+    assert_eq!(counts(&record).get("pending_commit"), Some(&2), "the file, and the only copy of its commit");
+    let ctx = Context::new(&lake.app, lake.deadline(), &NoCatalog);
+    publish_pending(ctx, &kit.root, None).await.unwrap();
+    lake.days(30);
+    let (record, gone) = gone_after(&lake).await;
+    assert_eq!((gone, counts(&record).get("referenced")), (BTreeSet::new(), Some(&1)), "{record:?}");
 }
 
 /// Runs a sweep with an action before each of its reads in turn, until one run ends before the action's turn.

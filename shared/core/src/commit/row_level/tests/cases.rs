@@ -3,10 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::commit::judge::Judgement;
+use crate::commit::rebase::render;
 use crate::commit::row_level::Match;
 use crate::commit::tests::engine::{Engine, Statement};
-use crate::commit::tests::judging::{Scene, add, deleted, info, moved, outcome, protocol, reads, remove};
+use crate::commit::tests::judging::{Scene, add, deleted, domain, info, moved, outcome, protocol, reads, remove};
 use crate::commit::tests::kit::{Kit, short};
+use crate::delta::testkit::text;
 use crate::ports::IsolationLevel::{self, Serializable, WriteSerializable};
 use crate::store::{ObjectKey, Objects, ReadObjects};
 
@@ -315,6 +317,40 @@ async fn other_statistics_and_tags_of_a_winner_are_taken_over() {
     let stats: Value = serde_json::from_str(of("stats").as_str().unwrap()).unwrap();
     assert_eq!((&stats["nullCount"]["name"], &stats["tightBounds"]), (&json!(1), &json!(false)));
     assert!(admission.rebase.changed_removes.is_empty() && admission.publication.vectors.is_none());
+}
+
+/// A file keeps its row ids, whoever gives it another vector; new files are numbered from where the winner left off.
+#[tokio::test]
+async fn row_ids_stay_with_the_file() {
+    let numbered = |mut line: Value| {
+        line["add"]["baseRowId"] = json!(0);
+        line["add"]["defaultRowCommitVersion"] = json!(0);
+        line
+    };
+    let mark = |mark: i64| domain("delta.rowTracking", &format!("{{\"rowIdHighWaterMark\":{mark}}}"));
+    let properties = json!({"delta.enableDeletionVectors": "true"});
+    let features = ["deletionVectors", "domainMetadata", "rowTracking"];
+    let mut image = add("w", 50);
+    image["add"]["baseRowId"] = json!(3);
+    image["add"]["defaultRowCommitVersion"] = json!(1);
+    let winner =
+        vec![remove("a"), numbered(deleted(add("a", 0), [1])), image, mark(5), info("UPDATE", reads("id", json!(1)))];
+    let candidate =
+        vec![remove("a"), deleted(add("a", 0), [0]), add("c", 60), mark(5), info("UPDATE", reads("id", json!(0)))];
+    let scene = Scene::table(&[], &features, properties)
+        .with_files([numbered(add("a", 0)), mark(2)])
+        .won_by(winner)
+        .candidate(candidate.clone());
+    let admission = scene.admission().await;
+    let bytes = render(&text(&candidate).into(), &admission.rebase, None);
+    let lines: Vec<Value> =
+        std::str::from_utf8(&bytes).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (pair, new) = (find(&lines, "add", "a"), find(&lines, "add", "c"));
+    assert_eq!((&pair["baseRowId"], &pair["defaultRowCommitVersion"]), (&json!(0), &json!(0)), "{pair}");
+    assert_eq!((&new["baseRowId"], &new["defaultRowCommitVersion"]), (&json!(6), &json!(2)), "{new}");
+    assert_eq!(find(&lines, "remove", "a")["baseRowId"], 0);
+    let domains = lines.iter().find(|line| !line["domainMetadata"].is_null()).unwrap();
+    assert_eq!(domains["domainMetadata"]["configuration"], "{\"rowIdHighWaterMark\":8}");
 }
 
 #[tokio::test]

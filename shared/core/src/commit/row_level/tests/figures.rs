@@ -1,6 +1,8 @@
 //! Figures, for `bench/run row_level`: a fixed trace through file-level rules and through rows, beside what rows allow at
 //! best; and the cost of one merge.
 
+#![allow(clippy::disallowed_methods, reason = "it measures time")]
+
 use std::collections::BTreeSet;
 use std::time::Instant;
 

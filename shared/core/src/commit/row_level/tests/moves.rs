@@ -25,7 +25,7 @@ async fn four_files() -> Engine {
     engine
 }
 
-fn named<'a>(files: &'a [Held], names: &[&str]) -> Vec<Held> {
+fn named(files: &[Held], names: &[&str]) -> Vec<Held> {
     files.iter().filter(|file| names.contains(&file.add.path.trim_end_matches(".parquet"))).cloned().collect()
 }
 
