@@ -16,6 +16,15 @@ use serde_json::json;
 const MEASURED: Duration = Duration::from_millis(200);
 const ROUNDS: usize = 3;
 
+/// Time of the processor that this process has used; by the clock where the system does not tell. So it does not matter what
+/// else the machine does.
+#[allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+fn used(since: Instant) -> Duration {
+    let told = std::fs::read_to_string("/proc/self/schedstat").ok();
+    let nanoseconds = told.and_then(|told| told.split_whitespace().next()?.parse().ok());
+    nanoseconds.map_or_else(|| since.elapsed(), Duration::from_nanos)
+}
+
 #[allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn now() -> Instant {
     Instant::now()
@@ -35,11 +44,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let column = |name: &str| KeyColumn { name: name.to_owned(), type_name: key_type.clone() };
     let filter = compile(expression, &["year", "month", "day", "hour"].map(column), Mode::Lenient)?;
     let rows: Vec<Vec<String>> = (0..count).map(|n| values_of(key_type == "int", n)).collect();
+    let started = now();
     let mut best = f64::INFINITY;
     let mut kept = 0;
     for _ in 0..ROUNDS {
-        let (started, mut passes) = (now(), 0_u32);
-        while started.elapsed() < MEASURED {
+        let (before, mut passes) = (used(started), 0_u32);
+        while used(started).saturating_sub(before) < MEASURED {
             kept = 0;
             for row in &rows {
                 kept += usize::from(black_box(&filter).evaluate(black_box(row))?);
@@ -47,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             passes += 1;
         }
         let evaluated = f64::from(passes) * f64::from(count);
-        best = best.min(started.elapsed().as_secs_f64() * 1e9 / evaluated);
+        best = best.min(used(started).saturating_sub(before).as_secs_f64() * 1e9 / evaluated);
     }
     println!("{}", json!({ "nanoseconds_a_row": best, "kept": kept }));
     Ok(())
