@@ -215,7 +215,12 @@ pub(super) async fn follow(ctx: Context<'_>, root: &Location) -> Result<Option<V
     if head.revision.is_empty() {
         writes.push(ListedTable::write(root));
     }
-    Ok((ctx.transact(&writes).await? == Transacted::Done).then_some(to))
+    if ctx.transact(&writes).await? != Transacted::Done {
+        return Ok(None);
+    }
+    // What is remembered of the table is of the head before: a claim upon it would be made in vain.
+    drop(ctx.app.warm.take(root));
+    Ok(Some(to))
 }
 
 /// The last version behind the head's up to which each has a record.
