@@ -117,7 +117,7 @@ def test_two_sessions_race_and_nothing_is_lost(sessions, database, unity):
     assert commits_of(unity, table_of(unity, database, "race"))["latest_table_version"] == 1 + len(done)
 
 
-def test_appends_of_two_sessions_all_arrive(sessions, database):
+def test_appends_of_two_sessions_all_arrive(sessions, database, server):
     table = create(sessions[0], database, "appends")
     for turn in range(3):
         for at, session in enumerate(sessions):
@@ -126,7 +126,7 @@ def test_appends_of_two_sessions_all_arrive(sessions, database):
             try:
                 session.receive()
             except EngineError as error:
-                assert "conflict" in error.text.lower(), error
+                assert "conflict" in error.text.lower(), server.tail(40)
                 session.ask("sql", statements=[f"INSERT INTO {table} VALUES ({2 * turn + at}, 'x')"])
     assert [row[0] for row in rows_of(sessions[1], table)] == list(range(6))
 

@@ -138,7 +138,11 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
         None => return Ok(Judgement::NeedsFiles(needed.files)),
     };
     let reconciled = folded.as_ref().map(|folded| folded.rows.reconciled()).unwrap_or_default();
-    check_sanity(inputs, &rebase, (&metadata, &schema), &reconciled, &mut needed)?;
+    let sane = check_sanity(inputs, &rebase, (&metadata, &schema), &reconciled, &mut needed);
+    // Where rows have to be looked at first, a winner may turn out to be in the way, and that is the better answer.
+    if folded.as_ref().is_none_or(|folded| folded.rows.needs.is_empty()) {
+        sane?;
+    }
     if needed.is_open(inputs.files) {
         return Ok(Judgement::NeedsFiles(needed.files));
     }

@@ -13,7 +13,7 @@ use crate::commit::context::{CLAIM_MS, Context, Transacted};
 use crate::commit::error::CommitError;
 use crate::commit::files::{self, FileError};
 use crate::commit::fold::fold;
-use crate::commit::head::{Claim, Head, LogStore};
+use crate::commit::head::{self, Claim, Head, LogStore};
 use crate::commit::judge::{Admission, Judgement};
 use crate::commit::keys::{self, ProposalId, content_hash};
 use crate::commit::proposal::{Proposal, Status, SyncState};
@@ -283,6 +283,11 @@ impl<'a> Call<'a> {
         let sha256 = content_hash(&content.bytes);
         let in_log = look(self.ctx, &commit_key(&view.root, admission.version), &sha256).await?;
         if matches!(in_log, Some(Published::Foreign)) {
+            // Ratified and published by another call since the head was read: then there is nothing strange in it.
+            let now = head::load(&*self.ctx.ports().items, &view.root).await?;
+            if now.is_some_and(|now| now.revision != view.head.revision) {
+                return Ok(Step::Again);
+            }
             publish::raise_foreign(self.ctx, &view.head, admission.version, None).await?;
             return Ok(Step::Done(Ratification::Unreadable(refusals::unratified(admission.version))));
         }

@@ -5,7 +5,7 @@ use super::state::Managed;
 use crate::commit::audit::{Audited, Logged};
 use crate::commit::context::Context;
 use crate::commit::error::CommitError;
-use crate::commit::head::Head;
+use crate::commit::head::{self, Head};
 use crate::commit::keys::content_hash;
 use crate::store::{GetOptions, ObjectError};
 
@@ -27,6 +27,13 @@ pub(in crate::commit) async fn watch(
             publish_pending(ctx, &head.root, Some(ratified.version)).await?;
             Ok(Audited::Published(ratified.id))
         }
-        other => Ok(Audited::Alarmed(raise_foreign(ctx, head, logged.version, other).await?)),
+        other => {
+            // Ratified and published since the head was read: then the next look knows it.
+            let now = head::load(&*ctx.ports().items, &head.root).await?;
+            if now.is_some_and(|now| now.revision != head.revision) {
+                return Err(CommitError::Contended { attempts: 1 });
+            }
+            Ok(Audited::Alarmed(raise_foreign(ctx, head, logged.version, other).await?))
+        }
     }
 }
