@@ -440,7 +440,7 @@ fn modes() -> impl Strategy<Value = Mode> {
 fn much_is_admitted() {
     let mut runner = TestRunner::deterministic();
     let mut found: BTreeMap<&str, Admitted> = BTreeMap::new();
-    for _ in 0..200 {
+    for _ in 0..400 {
         let programs = programs().new_tree(&mut runner).unwrap().current();
         for (name, mode) in [("off", Mode::WithoutVectors), ("vectors", Mode::Vectors), ("rows", Mode::Rows)] {
             let admitted = check(mode, &programs).unwrap();
