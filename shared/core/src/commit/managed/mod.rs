@@ -1,7 +1,7 @@
 //! Catalog-managed tables: the commit call alone decides, what was staged is ratified unchanged or refused, and
 //! `<version>.json` is a copy of what was ratified, whoever puts it there.
 //!
-//! [`ratify`] carries a commit call out, [`state`] is what the head keeps, [`overlay`] makes a table's view of the log and
+//! [`ratify()`] carries a commit call out, [`state`] is what the head keeps, [`overlay`] makes a table's view of the log and
 //! of what is ratified and not published yet, [`publish`] copies into the log and recognises the copies of clients,
 //! [`listing`] answers which commits are unpublished, [`watch`] looks at versions that turn up in the log.
 

@@ -1,8 +1,8 @@
 //! Unity Catalog's calls (base `/api/2.1/unity-catalog`), as clients of catalog-managed Delta tables make them.
 //!
 //! The one catalog is a deployment's own: its schemas are the databases of the Glue-compatible catalog, its tables their
-//! tables. A table that was created here has a UUID, which its commit calls name ([`table_item`] finds the table by it).
-//! [`commits`] has the commit calls, [`tables`] and [`schemas`] what clients ask before, [`columns`] the types.
+//! tables. A table that was created here has a UUID, which its commit calls name (`table_item` finds the table by it).
+//! `commits` has the commit calls, `tables` and `schemas` what clients ask before, `columns` the types.
 
 mod columns;
 mod commits;
