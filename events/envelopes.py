@@ -157,9 +157,13 @@ def s3_notification(folder):
 
 
 def eventbridge(folder):
-    """S3's `Object Created` event; the key is as it is there."""
+    """S3's event of what a folder stages."""
     key = staged_key(folder)
-    body = objects(folder)[key]
+    return object_created(key, objects(folder)[key])
+
+
+def object_created(key, body):
+    """S3's `Object Created` event; the key is as it is there."""
     return {
         "version": "0",
         "id": "17793124-05d4-b198-2fde-7ededc63b103",

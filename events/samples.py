@@ -1,6 +1,7 @@
 """The samples: what each is, the state it needs and what is expected. `make.py` writes the files."""
 
 import json
+import urllib.parse
 
 from envelopes import (
     ACCOUNT,
@@ -10,6 +11,7 @@ from envelopes import (
     current_metadata,
     eventbridge,
     glue,
+    object_created,
     objects,
     proposal_id,
     rest,
@@ -130,7 +132,8 @@ def inline_commit(folder):
 
 
 LOG = f"{ORDERS}/_delta_log/{{:020}}.json"
-VERSION_1, VERSION_2 = LOG.format(1), LOG.format(2)
+VERSION_0, VERSION_1, VERSION_2 = LOG.format(0), LOG.format(1), LOG.format(2)
+ORDERS_AT = f"s3://lake/{ORDERS}"
 SWEEP = {"schema_version": 1, "run_id": "run-of-the-sample", "database": "events", "table": "visits", "mode": "dry_run"}
 SWEEPS = "/v1/databases/events/tables/visits/sweeps"
 EXPLAIN = "/v1/databases/events/tables/visits/explain-sweep"
@@ -160,7 +163,9 @@ def sample(file, event, about, setup, expect, then=(), there=(), missing=()):
 # By the second part of a sample's name.
 FUNCTIONS = {
     "staged_commit": "commit-validator",
+    "log_work": "commit-validator",
     "get_commit": "commit-api",
+    "list_commits": "commit-api",
     "propose_commit": "commit-api",
     "ask_for_upload": "commit-api",
     "unity": "commit-api",
@@ -553,7 +558,51 @@ SAMPLES = [
         "empty",
         DONE,
     ),
+    # What others put into logs, and what is due for them
+    sample(
+        "sqs-log_work-version.json",
+        sqs("log-work", object_created(VERSION_0, objects("orders")[VERSION_0])),
+        "A version that its writer put into the log of a table of the catalog is judged after the fact",
+        "orders",
+        DONE,
+        then=[
+            {
+                "file": "apigateway-list_commits-orders.json",
+                "expect": answer(200, {"commits": [{"status": "already_visible", "version": 0, "exception": ABSENT}]}),
+            }
+        ],
+    ),
+    sample(
+        "sqs-log_work-housekeeping.json",
+        sqs("log-work", {"schema_version": 1, "kind": "housekeeping", "location": ORDERS_AT}),
+        "What is due for a table from time to time; here nothing",
+        "committed",
+        DONE,
+        there=[VERSION_1, staged_key("staged-append")],
+    ),
+    sample(
+        "sqs-log_work-follow.json",
+        sqs("log-work", {"schema_version": 1, "kind": "follow", "location": ORDERS_AT}),
+        "The catalog's tables at a location follow the log, which they do already",
+        "committed",
+        DONE,
+    ),
+    sample(
+        "sqs-staged_commit-publish.json",
+        sqs("commits", {"schema_version": 1, "kind": "publish", "location": ORDERS_AT}),
+        "What commit calls ratified is published; of a table that is not catalog-managed there is nothing",
+        "committed",
+        DONE,
+        missing=[VERSION_2],
+    ),
     # Verdicts and synchronous commits
+    sample(
+        "apigateway-list_commits-orders.json",
+        rest("GET", "/v1/commits", query=urllib.parse.urlencode({"location": ORDERS_AT})),
+        "All verdicts of a table, newest first",
+        "committed",
+        answer(200, {"commits": [COMMITTED]}),
+    ),
     sample(
         "apigateway-get_commit-append.json",
         rest("GET", f"/v1/commits/{proposal_id('staged-append')}"),

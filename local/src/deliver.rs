@@ -1,6 +1,6 @@
 //! Delivery of events: S3's outbox -> EventBridge event -> queue -> handler.
 //!
-//! At least once, like on AWS: an event leaves the outbox only after the queue has it, a message leaves the queue only
+//! At least once, like on AWS: an event leaves the outbox only after the queue has it on disk, a message leaves the queue only
 //! after its handler succeeded. Failed messages come back with growing pauses and end, after several tries, as dead
 //! letters that are kept and listed.
 
@@ -12,12 +12,12 @@ use lakewarden_core::commit::door::RECEIVES_MAX;
 use lakewarden_core::ports::Deadline;
 use lakewarden_core::store::{Clock, QueueName};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::s3::{Event, EventId};
-use crate::sqs::{LocalQueues, Outgoing, QueueFailure, QueueSettings, ReceiveOptions, Received};
+use crate::sqs::{LocalQueues, Outgoing, QueueFailure, QueueSettings, Receipt, ReceiveOptions, Received};
 use crate::system::Shared;
 
 /// Events handed on in one go.
@@ -39,7 +39,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Holds events and commit messages back (they are kept) until [`Delivery::resume`].
+    /// Holds events and messages of commits and logs back (they are kept) until [`Delivery::resume`].
     pub fn pause(&self) {
         self.paused.store(true, Ordering::SeqCst);
     }
@@ -69,13 +69,23 @@ impl Delivery {
 
 /// Starts the dispatcher of S3's events and one consumer for each queue.
 pub fn spawn(tasks: &mut JoinSet<()>, shared: &Arc<Shared>, shutdown: &CancellationToken) {
-    tasks.spawn(dispatch_events(shared.clone(), shutdown.clone()));
+    let (handed_on, to_acknowledge) = watch::channel(HandedOn::default());
+    tasks.spawn(dispatch_events(shared.clone(), handed_on, shutdown.clone()));
+    tasks.spawn(acknowledge_events(shared.clone(), to_acknowledge, shutdown.clone()));
     for queue in QueueName::ALL {
         tasks.spawn(consume(shared.clone(), queue, shutdown.clone()));
     }
 }
 
-async fn dispatch_events(shared: Arc<Shared>, shutdown: CancellationToken) {
+/// How far events were handed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct HandedOn {
+    through: EventId,
+    /// Messages that were made of them.
+    messages: u64,
+}
+
+async fn dispatch_events(shared: Arc<Shared>, handed_on: watch::Sender<HandedOn>, shutdown: CancellationToken) {
     let mut last = EventId::default();
     let mut failures = 0;
     loop {
@@ -87,7 +97,7 @@ async fn dispatch_events(shared: Arc<Shared>, shutdown: CancellationToken) {
             shared.delivery.wait_for_change().await;
             continue;
         }
-        match dispatch_batch(&shared, last).await {
+        match dispatch_batch(&shared, last, &handed_on).await {
             Ok(next) => {
                 last = next;
                 failures = 0;
@@ -105,26 +115,78 @@ async fn dispatch_events(shared: Arc<Shared>, shutdown: CancellationToken) {
     }
 }
 
-/// Hands one batch on and acknowledges it; the event behind which the next one begins.
-async fn dispatch_batch(shared: &Shared, after: EventId) -> Result<EventId, String> {
+/// Hands one batch on; the event behind which the next one begins.
+async fn dispatch_batch(
+    shared: &Shared,
+    after: EventId,
+    handed_on: &watch::Sender<HandedOn>,
+) -> Result<EventId, String> {
     // Read before polling: where nothing is left to hand on, everything up to here has been.
     let newest = shared.objects.newest_event_id();
     let events = shared.objects.poll_events(after, OUTBOX_BATCH).await.map_err(|error| error.to_string())?;
-    for event in events.iter().filter(|event| is_for_commits(event)) {
+    let mut messages = Vec::new();
+    for event in &events {
+        let Some(queue) = queue_of(&event.name, &event.key) else { continue };
         let body = eventbridge_event(shared, event).to_string();
-        let message = Outgoing { body, ..Outgoing::default() };
-        shared.queues.send(QueueName::Commits.as_str(), message).await.map_err(|error| error.to_string())?;
+        messages.push((queue, Outgoing { body, ..Outgoing::default() }));
     }
+    let count = u64::try_from(messages.len()).unwrap_or(u64::MAX);
+    shared.queues.send_all(messages).await.map_err(|error| error.to_string())?;
     let Some(last) = events.last().map(|event| event.id) else { return Ok(newest.max(after)) };
-    shared.objects.acknowledge_events_through(last).await.map_err(|error| error.to_string())?;
+    handed_on.send_modify(|handed| {
+        *handed = HandedOn { through: last, messages: handed.messages.saturating_add(count) };
+    });
     Ok(last)
 }
 
-/// The pattern of the rule in `template.yaml`: Object Created, `*/_delta_log/*.json` and `*/_delta_log/*.crc`.
-fn is_for_commits(event: &Event) -> bool {
-    event.name.starts_with("ObjectCreated:")
-        && (event.key.ends_with(".json") || event.key.ends_with(".crc"))
-        && event.key.contains("/_delta_log/")
+/// Takes out of the outbox what was handed on, once its messages are on disk. Beside the dispatcher: a staged commit is
+/// judged while its event waits for the disk. An event that this comes too late for is handed on once more after a restart.
+async fn acknowledge_events(shared: Arc<Shared>, mut handed: watch::Receiver<HandedOn>, shutdown: CancellationToken) {
+    let mut done = HandedOn::default();
+    let mut failures = 0;
+    loop {
+        let is_last = tokio::select! {
+            () = shutdown.cancelled() => true,
+            changed = handed.changed() => changed.is_err(),
+        };
+        let next = *handed.borrow_and_update();
+        if next != done {
+            match acknowledge(&shared, done, next).await {
+                Ok(()) => (done, failures) = (next, 0),
+                Err(error) => {
+                    failures += 1;
+                    tracing::warn!(error, failures, "S3 events could not be acknowledged; trying again");
+                    handed.mark_changed();
+                    tokio::time::sleep(Duration::from_millis(back_off_ms(failures))).await;
+                }
+            }
+        }
+        if is_last {
+            return;
+        }
+    }
+}
+
+async fn acknowledge(shared: &Shared, done: HandedOn, next: HandedOn) -> Result<(), String> {
+    if next.messages != done.messages {
+        shared.queues.flush().await.map_err(|error| error.to_string())?;
+    }
+    shared.objects.acknowledge_events_through(next.through).await.map_err(|error| error.to_string())
+}
+
+/// Where an event goes: the rules of `template.yaml` with their patterns of keys.
+const RULES: [(QueueName, &str, &str); 3] = [
+    (QueueName::Commits, "/_delta_log/_staged_commits/", ".json"),
+    (QueueName::LogWork, "/_delta_log/0", ".json"),
+    (QueueName::LogWork, "/_delta_log/0", ".crc"),
+];
+
+/// The queue of the first rule that an event fits: `*<middle>*<end>`.
+fn queue_of(name: &str, key: &str) -> Option<QueueName> {
+    let fits = |(_, middle, end): &&(QueueName, &str, &str)| {
+        key.strip_suffix(end).is_some_and(|before| before.contains(middle))
+    };
+    RULES.iter().filter(|_| name.starts_with("ObjectCreated:")).find(fits).map(|(queue, _, _)| *queue)
 }
 
 /// What EventBridge delivers for an S3 event. Unlike in S3's own notifications the key is not encoded.
@@ -172,7 +234,7 @@ pub(crate) fn rfc3339(ms: i64) -> String {
 /// Time that a function has, as in `template.yaml`.
 fn function_timeout_ms(queue: QueueName) -> u64 {
     match queue {
-        QueueName::Commits => 60_000,
+        QueueName::Commits | QueueName::LogWork => 60_000,
         QueueName::Sweeps => 900_000,
         QueueName::CatalogWork => 300_000,
     }
@@ -191,7 +253,7 @@ async fn consume(shared: Arc<Shared>, queue: QueueName, shutdown: CancellationTo
     let wait_ms = u64::try_from(POLL_INTERVAL.as_millis()).unwrap_or(500);
     let options = ReceiveOptions { max: MESSAGE_BATCH, visibility_timeout_ms: None, wait_ms };
     while !shutdown.is_cancelled() {
-        if queue == QueueName::Commits && shared.delivery.is_paused() {
+        if matches!(queue, QueueName::Commits | QueueName::LogWork) && shared.delivery.is_paused() {
             shared.delivery.wait_for_change().await;
             continue;
         }
@@ -226,23 +288,27 @@ async fn handle_batch(shared: &Arc<Shared>, queue: QueueName, batch: Vec<Receive
         Ok(_) => "the handler reported the message as failed".to_owned(),
         Err(error) => error.clone(),
     };
-    for message in &batch {
-        let settled = if failed.contains(&message.message_id) {
-            tracing::warn!(
-                queue = queue.as_str(),
-                message_id = message.message_id,
-                receives = message.receives,
-                reason,
-                "a message failed; it comes back, or becomes a dead letter"
-            );
-            put_back(&shared.queues, queue, message, &reason).await
-        } else {
-            shared.queues.delete(queue.as_str(), &message.receipt).await.map(|_| ())
-        };
-        if let Err(error) = settled {
+    let (failed, done): (Vec<Received>, Vec<Received>) =
+        batch.into_iter().partition(|message| failed.contains(&message.message_id));
+    for message in &failed {
+        tracing::warn!(
+            queue = queue.as_str(),
+            message_id = message.message_id,
+            receives = message.receives,
+            reason,
+            "a message failed; it comes back, or becomes a dead letter"
+        );
+        if let Err(error) = put_back(&shared.queues, queue, message, &reason).await {
             // Not lost: it becomes visible again when its visibility timeout ends.
             tracing::warn!(queue = queue.as_str(), message_id = message.message_id, %error, "a message was not settled");
         }
+    }
+    let receipts: Vec<Receipt> = done.into_iter().map(|message| message.receipt).collect();
+    if !receipts.is_empty()
+        && let Err(error) = shared.queues.delete_all(queue.as_str(), receipts).await
+    {
+        // They come again and are found done.
+        tracing::warn!(queue = queue.as_str(), %error, "messages were not deleted");
     }
 }
 
@@ -267,7 +333,9 @@ async fn invoke(shared: &Arc<Shared>, queue: QueueName, event: Value) -> Result<
         let deadline = Deadline::in_ms(shared.clock.as_ref() as &dyn Clock, timeout_ms);
         let app = &shared.app;
         match queue {
-            QueueName::Commits => commit_validator::handle(app, event, deadline).await.map_err(|e| e.to_string()),
+            QueueName::Commits | QueueName::LogWork => {
+                commit_validator::handle(app, event, deadline).await.map_err(|e| e.to_string())
+            }
             QueueName::Sweeps => orphan_sweeper::handle(app, event, deadline).await.map_err(|e| e.to_string()),
             QueueName::CatalogWork => catalog_worker::handle(app, event, deadline).await.map_err(|e| e.to_string()),
         }
@@ -323,6 +391,40 @@ mod tests {
         ] {
             assert_eq!(rfc3339(ms), text);
         }
+    }
+
+    #[test]
+    fn staged_commits_and_what_is_put_into_logs_go_to_queues_of_their_own() {
+        let staged = "t/_delta_log/_staged_commits/00000000000000000001.80a083e8-7026-4e79-81be-64bd76c43a11.json";
+        for (name, key, expected) in [
+            ("ObjectCreated:Put", staged, Some(QueueName::Commits)),
+            ("ObjectCreated:CompleteMultipartUpload", staged, Some(QueueName::Commits)),
+            ("ObjectRemoved:Delete", staged, None),
+            ("ObjectCreated:Put", "t/_delta_log/00000000000000000001.json", Some(QueueName::LogWork)),
+            ("ObjectCreated:Copy", "t/_delta_log/00000000000000000001.crc", Some(QueueName::LogWork)),
+            ("ObjectCreated:Put", "t/_delta_log/00000000000000000001.checkpoint.parquet", None),
+            ("ObjectCreated:Put", "t/_delta_log/_last_checkpoint", None),
+            ("ObjectCreated:Put", "t/_delta_log/.tmp/00000000000000000001.json", None),
+            ("ObjectCreated:Put", "t/part-0.json", None),
+        ] {
+            assert_eq!(queue_of(name, key), expected, "{name} {key}");
+        }
+    }
+
+    #[test]
+    fn the_rules_are_those_of_the_template() {
+        let template = include_str!("../../template.yaml");
+        for (queue, middle, end) in RULES {
+            let target = match queue {
+                QueueName::Commits => "CommitsQueue",
+                _ => "LogWorkQueue",
+            };
+            let pattern = format!("{{wildcard: '*{middle}*{end}'}}");
+            let rule = template.split("AWS::Events::Rule").find(|rule| rule.contains(&pattern));
+            assert!(rule.is_some_and(|rule| rule.contains(&format!("Arn: !GetAtt {target}.Arn"))), "{pattern}");
+        }
+        let patterns = template.matches("{wildcard: ").count();
+        assert_eq!(patterns, RULES.len(), "no more patterns there than here");
     }
 
     #[test]

@@ -112,6 +112,7 @@ async fn env(at: &GatewayArgs) -> Result<(), ClientError> {
         ("LAKEWARDEN_ACCOUNT_ID", member("account_id")),
         ("LAKEWARDEN_DELTA_LOG_TABLE", member("delta_log_table")),
         ("LAKEWARDEN_COMMITS_QUEUE_URL", queue("commits")),
+        ("LAKEWARDEN_LOG_WORK_QUEUE_URL", queue("log-work")),
         ("LAKEWARDEN_SWEEPS_QUEUE_URL", queue("sweeps")),
         ("LAKEWARDEN_CATALOG_WORK_QUEUE_URL", queue("catalog-work")),
     ] {

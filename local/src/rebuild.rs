@@ -29,7 +29,10 @@ pub async fn run(args: &RebuildArgs) -> Result<(), CallError> {
         tokio::time::sleep(POLL).await;
         let now = catalog.rebuild(&args.database, &args.table, None).await?;
         if text(&now, "status") != "rebuilding" {
-            println!("Done: they are those of version {}.", now.get("version").unwrap_or(&Value::Null));
+            match now.get("version").filter(|version| !version.is_null()) {
+                Some(version) => println!("Done: they are those of version {version}."),
+                None => println!("There is no Delta log any more: nothing was changed."),
+            }
             return Ok(());
         }
         let at = now.get("written_up_to").cloned().unwrap_or_default();

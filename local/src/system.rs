@@ -323,6 +323,7 @@ async fn build_app(
     let url = |queue| Some(endpoints.queue_url(queue, &args.account_id));
     let urls = QueueUrls {
         commits: url(QueueName::Commits),
+        log_work: url(QueueName::LogWork),
         sweeps: url(QueueName::Sweeps),
         catalog_work: url(QueueName::CatalogWork),
     };

@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import uuid
 
 import boto3
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -381,6 +383,66 @@ def test_a_table_with_vectors_of_sail_is_forked(lake, clients, sail, table, uniq
     assert sail.ask("read", uri=uri)["ids"] == [3] and forks(clients) == []
     stage_from_fork(lake, uri, lambda opened: opened.delete("id = 3"))
     assert sail.ask("read", uri=uri)["ids"] == []
+
+
+def test_which_rows_are_the_trouble_is_told(lake, clients, uri):
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    write_deltalake(uri, pa.table({"id": pa.array([1], pa.int64())}, schema=schema), storage_options=clients.storage_options())
+    with pytest.raises(lakewarden.InvalidRefused) as refused:
+        stage_append(lake, uri, pa.table({"id": pa.array([2, 3, None, None, 4], pa.int64())}))
+    place = refused.value.place
+    assert (place.column, place.rows) == ("id", (2, 3)), refused.value.verdict.raw
+
+
+def test_a_commit_says_which_table_it_read(lake, clients, table):
+    read = str(open_table(clients, table).metadata().id)
+    assert lake.propose(table, txn("a"), read_version=1, read_table_id=read).version == 2
+    staged = lake.stage(table, [{"txn": {"appId": "b", "version": 1}}], read_version=2, read_table_id=read)
+    assert staged.wait().version == 3
+    for propose in (lake.propose, lake.stage_and_wait):
+        with pytest.raises(lakewarden.TableReplacedException):
+            propose(table, txn("c"), read_version=3, read_table_id=str(uuid.uuid4()))
+    assert lake.latest_version(table) == 3
+
+
+# What the READMEs print
+
+
+def run_script(script, server):
+    environment = server.environment() | {"LAKEWARDEN_GATEWAY": server.endpoints["gateway"]}
+    return subprocess.run([sys.executable, "-"], input=script, env=environment, text=True, capture_output=True, timeout=120)
+
+
+def test_the_main_readmes_python_runs_as_printed(server, clients, uri):
+    readme = (lakewarden_server.ROOT / "README.md").read_text()
+    (script,) = (block.split("\nPY\n")[0] for block in readme.split("python3 - <<'PY'\n")[1:] if "stage_from_fork" in block)
+    # As the README's first steps leave it: version 1, partitioned by the day.
+    for first in (1, 2):
+        rows = pa.table({"id": pa.array([first], pa.int64()), "day": [datetime.date(2026, 11, 1)]})
+        write_deltalake(uri, rows, mode="append", partition_by=["day"], storage_options=clients.storage_options())
+    expected = [line.rsplit("# ", 1)[1].strip() for line in script.splitlines() if "# " in line]
+    done = run_script(script.replace("s3://lake/orders", uri), server)
+    assert done.stdout.split("\n")[:-1] == expected, done.stderr
+    assert len(expected) == 3 and ids(clients, uri) == [1, 2, 5]
+
+
+def test_the_packages_readme_runs_as_printed(server, clients, uri):
+    blocks = [part.split("```")[0] for part in (PACKAGE / "README.md").read_text().split("```python\n")[1:]]
+    assert len(blocks) == 3
+    plain, parted = f"{uri}/plain", f"{uri}/parted"
+    write_deltalake(plain, pa.table({"id": pa.array([1], pa.int64())}), storage_options=clients.storage_options())
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": pa.array([2], pa.int64())}), sink)
+    clients.s3.put_object(Bucket=LAKE, Key=f"{plain.removeprefix(f's3://{LAKE}/')}/part-1.parquet", Body=sink.getvalue())
+    # Its one example of numbers that depend on the file.
+    first = blocks[0].replace('"size": 1234', f'"size": {len(sink.getvalue())}').replace("s3://lake/orders", plain)
+    # Something to compact.
+    more = f'stage_append(lake, "{parted}", pa.table({{"id": [4], "day": ["2026-11-01"]}}))'
+    script = "\n".join([first, blocks[1].replace("s3://lake/orders", parted), more, blocks[2].replace("s3://lake/orders", parted)])
+    done = run_script(script.replace("http://127.0.0.1:8700", server.endpoints["gateway"]), server)
+    assert (done.stdout, ids(clients, plain)) == ("1\n", [1, 2]), done.stderr
+    # Created, appended to, deleted from, compacted.
+    assert (open_table(clients, parted).version(), ids(clients, parted)) == (3, [1, 3, 4]), done.stderr
 
 
 # The recipe with the AWS CLI alone

@@ -25,6 +25,7 @@ SAMPLES = {sample["file"]: sample for sample in EXPECTED["samples"]}
 CARGO_LAMBDA = pathlib.Path(sys.executable).parent / "cargo-lambda"
 QUEUES = {
     "commits": "LAKEWARDEN_COMMITS_QUEUE_URL",
+    "log-work": "LAKEWARDEN_LOG_WORK_QUEUE_URL",
     "sweeps": "LAKEWARDEN_SWEEPS_QUEUE_URL",
     "catalog-work": "LAKEWARDEN_CATALOG_WORK_QUEUE_URL",
 }

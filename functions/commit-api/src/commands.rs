@@ -2,6 +2,7 @@ use lakewarden_core::commit::alarm;
 use lakewarden_core::commit::context::Context;
 use lakewarden_core::commit::door::{judge_one, leave_to_queue};
 use lakewarden_core::commit::error::CommitError;
+use lakewarden_core::commit::follow;
 use lakewarden_core::commit::inline::{self, InlineCommit, InlineError};
 use lakewarden_core::commit::keys::ProposalId;
 use lakewarden_core::commit::proposals;
@@ -150,7 +151,7 @@ fn staged_before(
     };
     let key = StagedKey::parse(&at).filter(|found| found.root == *root).ok_or_else(|| {
         let text = format!("{at} is not a staged commit of {root}");
-        invalid(text, "name <table>/_delta_log/_staged_commits/<20 digits>.<uuid>.json, whole or relative to the table")
+        invalid(text, "name <table>/_delta_log/_staged_commits/<20 digits>.<uuid in lower case>.json, whole or relative to the table")
     })?;
     if id.is_some_and(|id| id.0 != key.id) {
         return Err(invalid("`proposal_id` differs from the id in `staged_key`", "leave proposal_id out"));
@@ -180,14 +181,22 @@ async fn stage_now(
     };
     inline::stage(ctx, &commit).await.map_err(|error| match error {
         InlineError::Failed(error) => Answer::no_verdict(&error, Some(&commit.id.to_string())),
-        InlineError::Reused(_) => Answer::error(
-            409,
-            "ProposalReusedException",
-            error.to_string(),
-            "ask for the first one's verdict: GET /v1/commits/{proposal_id}",
-        ),
+        InlineError::Reused(id) => reused(id, &commit.root, &error.to_string()),
         other => invalid(other.to_string(), "correct the request"),
     })
+}
+
+/// The verdict on content that came under a used id: it is not stored, since the id is the first one's.
+fn reused(id: ProposalId, root: &Location, message: &str) -> Answer {
+    let advice = "give every proposal an id of its own; ask for the first one's verdict: GET /v1/commits/{proposal_id}";
+    let name = "ProposalReusedException";
+    let mut answer = Answer::error(409, name, message, advice);
+    let verdict = json!({"proposal_id": id.to_string(), "location": root.to_string(), "status": "rejected", "final": true,
+        "exception": name, "reason": "PROPOSAL_REUSED"});
+    if let (Some(body), Some(verdict)) = (answer.body.as_object_mut(), verdict.as_object()) {
+        body.extend(verdict.clone());
+    }
+    answer
 }
 
 /// One proposal by its id.
@@ -211,7 +220,14 @@ async fn try_get(app: &App, call: &Call, root: Option<Location>, id: &str) -> Re
         return Err(Answer::error(409, "AmbiguousId", text, "add ?location="));
     }
     match found.pop() {
-        Some(proposal) => Ok(Answer::ok(Verdict { proposal }.to_json())),
+        Some(proposal) => {
+            let root = proposal.root.clone();
+            let mut shown = [proposal];
+            let looked = follow::look_up(&app.ports, &root, &mut shown).await;
+            looked.map_err(|error| Answer::no_verdict(&error, None))?;
+            let [proposal] = shown;
+            Ok(Answer::ok(Verdict { proposal }.to_json()))
+        }
         None => Err(Answer::error(
             404,
             "ProposalNotFound",
@@ -264,9 +280,11 @@ fn next_in_urls(next: Option<String>) -> Option<String> {
 async fn try_list(app: &App, call: &Call, root: Option<Location>) -> Result<Answer, Answer> {
     let asked = listing(call, root, proposals::LIST_MAX, proposals::is_next)?;
     let ports = &app.ports;
-    let page = proposals::of_table(&*ports.items, &*ports.clock, &asked.root, asked.limit, asked.next.as_deref())
+    let failed = |error: CommitError| Answer::no_verdict(&error, None);
+    let mut page = proposals::of_table(&*ports.items, &*ports.clock, &asked.root, asked.limit, asked.next.as_deref())
         .await
-        .map_err(|error| Answer::no_verdict(&error, None))?;
+        .map_err(failed)?;
+    follow::look_up(ports, &asked.root, &mut page.proposals).await.map_err(failed)?;
     let commits: Vec<Value> = page.proposals.into_iter().map(|proposal| Verdict { proposal }.to_json()).collect();
     Ok(Answer::ok(json!({"commits": commits, "next": next_in_urls(page.next)})))
 }

@@ -14,6 +14,11 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Record {
     Staged(Arrival),
+    /// Staged under an id that is not in lower case: it belongs where that id has its place.
+    Misspelled {
+        at: ObjectKey,
+        staged: Staged,
+    },
     /// A version of a log, or a checksum of one, was put.
     Logged(Logged),
     /// What is due from time to time for a table.
@@ -146,7 +151,10 @@ fn arrival(at: ObjectKey, etag: Option<&str>, time: &str, continuations: u32) ->
             let arrival = Arrival::new(Staged { key, etag }, time.to_owned());
             Record::Staged(Arrival { continuations, ..arrival })
         }
-        None => Logged::parse(&at, etag).map_or(Record::Ignored, Record::Logged),
+        None => match StagedKey::parse_misspelled(&at) {
+            Some(key) => Record::Misspelled { at, staged: Staged { key, etag } },
+            None => Logged::parse(&at, etag).map_or(Record::Ignored, Record::Logged),
+        },
     }
 }
 
@@ -173,6 +181,7 @@ mod tests {
             .iter()
             .map(|record| match record {
                 Record::Staged(arrival) => arrival.staged.key.key().key,
+                Record::Misspelled { staged, .. } => format!("misspelled {}", staged.key.id),
                 Record::Logged(logged) => format!("logged {}", logged.version),
                 Record::Housekeeping(root) => format!("housekeeping {root}"),
                 Record::Follow(root) => format!("follow {root}"),
@@ -208,6 +217,10 @@ mod tests {
             (json!({"schema_version": 1, "kind": "follow", "location": "s3://b/t"}), "follow s3://b/t"),
             (json!({"Records": [s3("ObjectCreated:Put", "%ff")]}), "malformed"),
             (json!({"Records": [{"eventName": "ObjectCreated:Put"}]}), "malformed"),
+            (
+                json!({"Records": [s3("ObjectCreated:Put", &plain.to_uppercase().replace("T/_DELTA_LOG/_STAGED_COMMITS", "t/_delta_log/_staged_commits").replace(".JSON", ".json").replace("WH", "wh"))]}),
+                "misspelled 80a083e8-7026-4e79-81be-64bd76c43a11",
+            ),
             (bridge("Object Deleted", &plain), "ignored"),
             (json!({"detail-type": "Object Created", "detail": {}}), "malformed"),
             (json!({}), "malformed"),

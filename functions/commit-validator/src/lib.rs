@@ -17,7 +17,7 @@ use lakewarden_core::commit::{table_list, wiring};
 use lakewarden_core::delta::Version;
 use lakewarden_core::location::Location;
 use lakewarden_core::ports::{App, Deadline};
-use lakewarden_core::store::{QueueName, StoreError};
+use lakewarden_core::store::{ObjectError, ObjectKey, PutCondition, QueueName, StoreError};
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -59,7 +59,7 @@ pub async fn handle(app: &App, event: Value, deadline: Deadline) -> Result<Value
 async fn tick(app: &App) -> Result<Value, HandlerError> {
     let roots = table_list::every(&*app.ports.items).await?;
     for root in &roots {
-        app.ports.queue.send(QueueName::Commits, housekeeping::message(root), 0).await?;
+        app.ports.queue.send(QueueName::LogWork, housekeeping::message(root), 0).await?;
     }
     Ok(json!({"queued": roots.len()}))
 }
@@ -133,6 +133,11 @@ async fn see_to(ctx: Context<'_>, records: &[Record]) -> Vec<(Record, CommitErro
                 }
                 Err(error) => failures.push((record.clone(), error)),
             },
+            Record::Misspelled { at, staged } => {
+                if let Err(error) = put_right(ctx, at, staged).await {
+                    failures.push((record.clone(), error));
+                }
+            }
             Record::Staged(_) | Record::Ignored | Record::Malformed { .. } => {}
         }
     }
@@ -142,7 +147,7 @@ async fn see_to(ctx: Context<'_>, records: &[Record]) -> Vec<(Record, CommitErro
             // There was too little time, or others were at work: a message of its own goes on with it.
             Err(error) if error.is_slowness() => {
                 let body = redelivery(&one.key(), one.etag.as_ref(), 0);
-                if let Err(error) = ctx.ports().queue.send(QueueName::Commits, body, LOOK_AGAIN_MS).await {
+                if let Err(error) = ctx.ports().queue.send(QueueName::LogWork, body, LOOK_AGAIN_MS).await {
                     failures.push((Record::Logged(one.clone()), error.into()));
                 }
             }
@@ -164,6 +169,17 @@ async fn see_to(ctx: Context<'_>, records: &[Record]) -> Vec<(Record, CommitErro
         }
     }
     failures
+}
+
+/// Copies what was staged under a misspelled id to where that id has its place; the copy has an event of its own. What lies there
+/// already stays: it came first.
+async fn put_right(ctx: Context<'_>, at: &ObjectKey, staged: &Staged) -> Result<(), CommitError> {
+    let to = staged.key.key();
+    tracing::info!(from = %at, %to, "a staged commit is copied to the lower-case spelling of its id");
+    match ctx.ports().objects.copy(at, &to, &PutCondition::Absent).await {
+        Ok(_) | Err(ObjectError::PreconditionFailed(_) | ObjectError::NotFound(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Lets the catalog follow a log. What there was no time for goes on with a message that was sent.
@@ -208,7 +224,12 @@ async fn judge(ctx: Context<'_>, records: &[Record]) -> Vec<Judged> {
         match record {
             Record::Staged(arrival) => arrivals.push(arrival.clone()),
             Record::Malformed { reason } => tracing::warn!(reason, "a record cannot be read"),
-            Record::Logged(_) | Record::Housekeeping(_) | Record::Follow(_) | Record::Publish(_) | Record::Ignored => {}
+            Record::Misspelled { .. }
+            | Record::Logged(_)
+            | Record::Housekeeping(_)
+            | Record::Follow(_)
+            | Record::Publish(_)
+            | Record::Ignored => {}
         }
     }
     if arrivals.is_empty() {
@@ -325,6 +346,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_id_in_upper_case_is_put_right() {
+        let (world, app) = world().await;
+        let right = StagedKey { root: root(), version: Version(1), id: Uuid::from_u128(0xabc) }.key();
+        let (folder, name) = right.key.rsplit_once('/').unwrap();
+        let wrong = ObjectKey::new("lake", format!("{folder}/{}.json", name.trim_end_matches(".json").to_uppercase()));
+        put(&world, &wrong, "{\"txn\":{\"appId\":\"a\",\"version\":1}}\n".to_owned()).await;
+        let record = |key: &str| {
+            json!({"Records": [{"eventSource": "aws:s3", "eventName": "ObjectCreated:Put",
+                "s3": {"bucket": {"name": "lake"}, "object": {"key": key}}}]})
+        };
+        for _ in 0..2 {
+            let answer = handle(&app, record(&wrong.key), deadline(&app)).await.unwrap();
+            assert_eq!(answer, json!({"verdicts": []}));
+        }
+        // The copy's own event.
+        let answer = handle(&app, record(&right.key), deadline(&app)).await.unwrap();
+        assert_eq!(answer["verdicts"][0]["status"], "committed");
+    }
+
+    #[tokio::test]
     async fn what_was_only_slow_goes_on_with_a_message_of_its_own() {
         let (world, app) = world().await;
         let body = json!({"Records": [stage(&world, 1, 1).await]});
@@ -372,7 +413,7 @@ mod tests {
         let lost = stage(&world, 2, 2).await;
         world.clock.advance_ms(3_600_000);
         assert_eq!(handle(&app, tick, deadline(&app)).await.unwrap(), json!({"queued": 1}));
-        let message: Value = serde_json::from_str(&world.queue.take(QueueName::Commits).unwrap()).unwrap();
+        let message: Value = serde_json::from_str(&world.queue.take(QueueName::LogWork).unwrap()).unwrap();
         assert_eq!(message["location"], "s3://lake/wh/t");
         let answer = handle(&app, json!({"Records": [queued("h", 1, &message)]}), deadline(&app)).await.unwrap();
         assert_eq!(answer, json!({"batchItemFailures": []}));

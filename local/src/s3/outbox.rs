@@ -115,9 +115,10 @@ impl Store {
             .await
     }
 
-    /// Acknowledges every event up to and including `last`. They are not polled again.
+    /// Acknowledges every event up to and including `last`. They are not polled again, unless the machine ends before this
+    /// reaches the disk, which it does with the next change of an object.
     pub async fn acknowledge_events_through(&self, last: EventId) -> Result<(), Failure> {
-        self.write(move |change| {
+        self.write_lazily(move |change| {
             change.tx.prepare_cached("DELETE FROM event WHERE id <= ?")?.execute([last.0])?;
             Ok(())
         })

@@ -31,6 +31,15 @@ pub(super) enum Durability {
     Ephemeral,
 }
 
+impl Durability {
+    fn synchronous(self) -> &'static str {
+        match self {
+            Durability::Synced => "FULL",
+            Durability::Ephemeral => "OFF",
+        }
+    }
+}
+
 /// A data folder: buckets, objects, uploads and events. Cheap to clone; the folder is released with the last clone.
 #[derive(Clone)]
 pub struct Store {
@@ -45,6 +54,8 @@ struct Inner {
     bodies: BodyFolder,
     clock: Arc<dyn Clock>,
     newest_event: watch::Sender<i64>,
+    /// SQLite's setting for changes that are on disk when they are answered.
+    synchronous: &'static str,
     _lock: ExclusiveLock,
     _temporary: Option<TemporaryFolder>,
 }
@@ -118,6 +129,7 @@ impl Store {
                 bodies: BodyFolder::new(body_path, durability),
                 clock,
                 newest_event: watch::Sender::new(newest),
+                synchronous: durability.synchronous(),
                 _lock: lock,
                 _temporary: temporary,
             }),
@@ -153,14 +165,29 @@ impl Store {
         change: impl FnOnce(&mut Change<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let inner = Arc::clone(&self.inner);
-        tokio::task::spawn_blocking(move || inner.write(change)).await?
+        tokio::task::spawn_blocking(move || inner.write(change, inner.synchronous)).await?
+    }
+
+    /// The same, and it reaches the disk with the next change that waits for it. For what may be forgotten with the machine.
+    pub(super) async fn write_lazily<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut Change<'_>) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let inner = Arc::clone(&self.inner);
+        let synchronous = if inner.synchronous == "FULL" { "NORMAL" } else { inner.synchronous };
+        tokio::task::spawn_blocking(move || inner.write(change, synchronous)).await?
     }
 }
 
 impl Inner {
-    fn write<T>(&self, change: impl FnOnce(&mut Change<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+    fn write<T>(
+        &self,
+        change: impl FnOnce(&mut Change<'_>) -> Result<T, Failure>,
+        synchronous: &str,
+    ) -> Result<T, Failure> {
         let (result, dead) = {
             let mut writer = held(&self.writer);
+            writer.pragma_update(None, "synchronous", synchronous)?;
             let tx = writer.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let now_ms = self.clock.now_ms();
             let mut under_way = Change { tx, now_ms, born: Vec::new(), dead: Vec::new(), event: None };
@@ -196,11 +223,7 @@ fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> 
     let connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    let synchronous = match durability {
-        Durability::Synced => "FULL",
-        Durability::Ephemeral => "OFF",
-    };
-    connection.pragma_update(None, "synchronous", synchronous)?;
+    connection.pragma_update(None, "synchronous", durability.synchronous())?;
     connection.pragma_update(None, "cache_size", -16_000)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)

@@ -78,28 +78,34 @@ impl LocalQueues {
     pub async fn send(&self, queue: &str, message: Outgoing) -> Result<Sent, QueueFailure> {
         check_outgoing(&message)?;
         let queue = queue.to_owned();
-        let sent = self
-            .transact(move |tx, now_ms| {
-                let settings = need_queue(tx, &queue)?.settings;
-                let message_id = new_id();
-                let delay_ms = message.delay_ms.unwrap_or(settings.delay_ms);
-                tx.prepare_cached(
-                    "INSERT INTO message(queue, message_id, body, attributes, sent_ms, visible_ms, receives)
-                     VALUES(?, ?, ?, ?, ?, ?, 0)",
-                )?
-                .execute(params![
-                    queue,
-                    message_id,
-                    message.body,
-                    serde_json::to_string(&message.attributes)?,
-                    now_ms,
-                    now_ms.saturating_add(stored_ms(delay_ms))
-                ])?;
-                Ok(Sent { message_id })
-            })
-            .await?;
+        let sent = self.transact(move |tx, now_ms| insert(tx, &queue, &message, now_ms)).await?;
         self.tell_change();
         Ok(sent)
+    }
+
+    /// Sends messages to several queues, all or none of them. They are visible at once, and on disk after
+    /// [`LocalQueues::flush`].
+    pub async fn send_all(&self, messages: Vec<(QueueName, Outgoing)>) -> Result<(), QueueFailure> {
+        messages.iter().try_for_each(|(_, message)| check_outgoing(message))?;
+        if messages.is_empty() {
+            return Ok(());
+        }
+        self.transact_lazily(move |tx, now_ms| {
+            messages.iter().try_for_each(|(queue, message)| insert(tx, queue.as_str(), message, now_ms).map(|_| ()))
+        })
+        .await?;
+        self.tell_change();
+        Ok(())
+    }
+
+    /// Everything that was done before is on disk when this returns.
+    pub async fn flush(&self) -> Result<(), QueueFailure> {
+        // A transaction that writes nothing would not reach the disk.
+        self.transact(|tx, now_ms| {
+            tx.prepare_cached("INSERT OR REPLACE INTO meta VALUES('flushed_ms', ?)")?.execute([now_ms.to_string()])?;
+            Ok(())
+        })
+        .await
     }
 
     /// Up to `options.max` messages, oldest first; waits up to `options.wait_ms` if there is none.
@@ -127,7 +133,8 @@ impl LocalQueues {
         let queue = queue.to_owned();
         let max = options.max.clamp(1, BATCH_MAX);
         let timeout_ms = options.visibility_timeout_ms;
-        self.transact(move |tx, now_ms| {
+        // Forgotten, it is received once more.
+        self.transact_lazily(move |tx, now_ms| {
             let settings = need_queue(tx, &queue)?.settings;
             bury_exhausted(tx, &queue, settings.max_receives, now_ms)?;
             let ids = tx
@@ -161,13 +168,21 @@ impl LocalQueues {
     /// Deletes a message that was received. `false`: it was not there under this receipt any more (deleted before, or
     /// delivered again meanwhile), which is no error in SQS either.
     pub async fn delete(&self, queue: &str, receipt: &Receipt) -> Result<bool, QueueFailure> {
-        let (queue, receipt) = (queue.to_owned(), receipt.clone());
-        self.transact(move |tx, _| {
+        self.delete_all(queue, vec![receipt.clone()]).await.map(|deleted| deleted > 0)
+    }
+
+    /// Deletes messages that were received; how many of them were still there. (Forgotten with the machine, they come again.)
+    pub async fn delete_all(&self, queue: &str, receipts: Vec<Receipt>) -> Result<usize, QueueFailure> {
+        let queue = queue.to_owned();
+        self.transact_lazily(move |tx, _| {
             need_queue(tx, &queue)?;
-            let deleted = tx
-                .prepare_cached("DELETE FROM message WHERE queue = ? AND receipt = ? AND dead_ms IS NULL")?
-                .execute([queue, receipt.0])?;
-            Ok(deleted > 0)
+            let mut delete =
+                tx.prepare_cached("DELETE FROM message WHERE queue = ? AND receipt = ? AND dead_ms IS NULL")?;
+            let mut deleted = 0;
+            for receipt in &receipts {
+                deleted += delete.execute([&queue, &receipt.0])?;
+            }
+            Ok(deleted)
         })
         .await
     }
@@ -228,6 +243,25 @@ impl LocalQueues {
         self.tell_change();
         Ok(())
     }
+}
+
+fn insert(tx: &Transaction<'_>, queue: &str, message: &Outgoing, now_ms: i64) -> Result<Sent, QueueFailure> {
+    let settings = need_queue(tx, queue)?.settings;
+    let message_id = new_id();
+    let delay_ms = message.delay_ms.unwrap_or(settings.delay_ms);
+    tx.prepare_cached(
+        "INSERT INTO message(queue, message_id, body, attributes, sent_ms, visible_ms, receives)
+         VALUES(?, ?, ?, ?, ?, ?, 0)",
+    )?
+    .execute(params![
+        queue,
+        message_id,
+        message.body,
+        serde_json::to_string(&message.attributes)?,
+        now_ms,
+        now_ms.saturating_add(stored_ms(delay_ms))
+    ])?;
+    Ok(Sent { message_id })
 }
 
 fn deliver(tx: &Transaction<'_>, id: i64, now_ms: i64, visible_ms: i64) -> Result<Received, QueueFailure> {

@@ -33,6 +33,23 @@ impl Default for QueueSettings {
     }
 }
 
+/// How far a transaction has got when it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reaches {
+    Disk,
+    System,
+}
+
+impl Reaches {
+    /// SQLite's setting. In WAL mode what `NORMAL` left behind is written to disk with the next `FULL` commit.
+    fn synchronous(self) -> &'static str {
+        match self {
+            Reaches::Disk => "FULL",
+            Reaches::System => "NORMAL",
+        }
+    }
+}
+
 /// How many messages a queue has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
@@ -105,15 +122,33 @@ impl LocalQueues {
         self.inner.changes.subscribe()
     }
 
-    /// One `BEGIN IMMEDIATE` transaction, given the current time.
+    /// One `BEGIN IMMEDIATE` transaction, given the current time. It is on disk when this returns.
     pub(super) async fn transact<T: Send + 'static>(
         &self,
+        work: impl FnOnce(&Transaction<'_>, i64) -> Result<T, QueueFailure> + Send + 'static,
+    ) -> Result<T, QueueFailure> {
+        self.commit(Reaches::Disk, work).await
+    }
+
+    /// The same, and it reaches the disk with the next transaction that waits for it: an end of the process loses nothing,
+    /// one of the machine perhaps this. For what is only done again then, as a delivery is.
+    pub(super) async fn transact_lazily<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>, i64) -> Result<T, QueueFailure> + Send + 'static,
+    ) -> Result<T, QueueFailure> {
+        self.commit(Reaches::System, work).await
+    }
+
+    async fn commit<T: Send + 'static>(
+        &self,
+        reaches: Reaches,
         work: impl FnOnce(&Transaction<'_>, i64) -> Result<T, QueueFailure> + Send + 'static,
     ) -> Result<T, QueueFailure> {
         let inner = Arc::clone(&self.inner);
         tokio::task::spawn_blocking(move || {
             // A panic while holding the connection leaves no transaction behind.
             let mut connection = inner.connection.lock().unwrap_or_else(PoisonError::into_inner);
+            connection.pragma_update(None, "synchronous", reaches.synchronous())?;
             let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let result = work(&tx, inner.clock.now_ms())?;
             tx.commit()?;

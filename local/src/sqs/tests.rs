@@ -62,6 +62,24 @@ async fn a_message_is_hidden_until_deleted_or_due_again() {
 }
 
 #[tokio::test]
+async fn many_are_sent_and_deleted_at_once() {
+    let f = fixture();
+    let to = |queue, text: &str| (queue, body(text));
+    let all = vec![to(QueueName::Commits, "a"), to(QueueName::Sweeps, "s"), to(QueueName::Commits, "b")];
+    f.queues.send_all(all).await.unwrap();
+    f.queues.flush().await.unwrap();
+    // All or none.
+    let spoilt = vec![to(QueueName::Commits, "c"), to(QueueName::CatalogWork, "no such queue here")];
+    assert!(matches!(f.queues.send_all(spoilt).await, Err(QueueFailure::NoSuchQueue(_))));
+    let received = f.receive().await;
+    assert_eq!(received.iter().map(|one| one.body.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    let receipts: Vec<Receipt> = received.into_iter().map(|one| one.receipt).collect();
+    assert_eq!(f.queues.delete_all("commits", receipts.clone()).await.unwrap(), 2);
+    assert_eq!(f.queues.delete_all("commits", receipts).await.unwrap(), 0);
+    assert_eq!(f.queues.counts("sweeps").await.unwrap().visible, 1);
+}
+
+#[tokio::test]
 async fn delays_and_visibility_can_be_chosen() {
     let f = fixture();
     f.queues.send("commits", Outgoing { delay_ms: Some(500), ..body("late") }).await.unwrap();

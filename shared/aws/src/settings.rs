@@ -16,6 +16,7 @@
 //! | `LAKEWARDEN_UNITY_CATALOG` | `unity` | name under which Unity Catalog's clients see the catalog |
 //! | `LAKEWARDEN_UNITY_STORAGE` | none | folder for managed tables of schemas without a location of their own |
 //! | `LAKEWARDEN_COMMITS_QUEUE_URL` | none | SQS queue of staged commits |
+//! | `LAKEWARDEN_LOG_WORK_QUEUE_URL` | none | SQS queue of what others put into logs, and of their housekeeping |
 //! | `LAKEWARDEN_SWEEPS_QUEUE_URL` | none | SQS queue of tables to sweep |
 //! | `LAKEWARDEN_CATALOG_WORK_QUEUE_URL` | none | SQS queue of the catalog's background work |
 //! | `LAKEWARDEN_ACCOUNT_ID` | from the function's ARN, else `000000000000` | twelve digits, the default CatalogId |
@@ -92,6 +93,7 @@ impl Default for TableNames {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueUrls {
     pub commits: Option<String>,
+    pub log_work: Option<String>,
     pub sweeps: Option<String>,
     pub catalog_work: Option<String>,
 }
@@ -100,6 +102,7 @@ impl QueueUrls {
     pub fn get(&self, queue: QueueName) -> Option<&str> {
         match queue {
             QueueName::Commits => self.commits.as_deref(),
+            QueueName::LogWork => self.log_work.as_deref(),
             QueueName::Sweeps => self.sweeps.as_deref(),
             QueueName::CatalogWork => self.catalog_work.as_deref(),
         }
@@ -109,6 +112,7 @@ impl QueueUrls {
     pub fn variable(queue: QueueName) -> &'static str {
         match queue {
             QueueName::Commits => "LAKEWARDEN_COMMITS_QUEUE_URL",
+            QueueName::LogWork => "LAKEWARDEN_LOG_WORK_QUEUE_URL",
             QueueName::Sweeps => "LAKEWARDEN_SWEEPS_QUEUE_URL",
             QueueName::CatalogWork => "LAKEWARDEN_CATALOG_WORK_QUEUE_URL",
         }
@@ -156,6 +160,7 @@ impl AwsSettings {
             tables: table_names(get(TABLE_PREFIX), get(DELTA_LOG_TABLE))?,
             queues: QueueUrls {
                 commits: url(QueueName::Commits)?,
+                log_work: url(QueueName::LogWork)?,
                 sweeps: url(QueueName::Sweeps)?,
                 catalog_work: url(QueueName::CatalogWork)?,
             },
@@ -328,6 +333,7 @@ mod tests {
             (UNITY_STORAGE, "s3://lake/managed"),
             (ACCOUNT_ID, "123456789012"),
             ("LAKEWARDEN_COMMITS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/c"),
+            ("LAKEWARDEN_LOG_WORK_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/l"),
             ("LAKEWARDEN_SWEEPS_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/s"),
             ("LAKEWARDEN_CATALOG_WORK_QUEUE_URL", "http://localhost:9324/1/w"),
         ])
@@ -348,6 +354,7 @@ mod tests {
         assert_eq!(settings.core.default_partition, Mode::Strict);
         assert_eq!((settings.core.account_id.as_str(), settings.account), ("123456789012", AccountSource::Given));
         assert_eq!(settings.queues.get(QueueName::Commits), Some("https://sqs.eu-west-1.amazonaws.com/1/c"));
+        assert_eq!(settings.queues.get(QueueName::LogWork), Some("https://sqs.eu-west-1.amazonaws.com/1/l"));
         assert_eq!(settings.queues.get(QueueName::Sweeps), Some("https://sqs.eu-west-1.amazonaws.com/1/s"));
         assert_eq!(settings.queues.get(QueueName::CatalogWork), Some("http://localhost:9324/1/w"));
     }

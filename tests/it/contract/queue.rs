@@ -18,7 +18,7 @@ fn sqs(service: &FakeService, urls: QueueUrls) -> SqsQueue {
 
 fn urls(service: &FakeService) -> QueueUrls {
     let url = |name: &str| Some(format!("{}/000000000000/{name}", service.url()));
-    QueueUrls { commits: url("c"), sweeps: url("s"), catalog_work: url("w") }
+    QueueUrls { commits: url("c"), log_work: url("l"), sweeps: url("s"), catalog_work: url("w") }
 }
 
 /// Limits of messages, which both refuse alike.
@@ -57,7 +57,12 @@ async fn messages_on_sqs_keep_to_the_limits() {
 async fn every_queue_has_its_url_and_delays_are_whole_seconds() {
     let service = FakeService::answering(200, "application/x-amz-json-1.0", SENT);
     let queue = sqs(&service, urls(&service));
-    let sent = [(QueueName::Commits, 0, 0), (QueueName::Sweeps, 1, 1), (QueueName::CatalogWork, 2_001, 3)];
+    let sent = [
+        (QueueName::Commits, 0, 0),
+        (QueueName::LogWork, 1_000, 1),
+        (QueueName::Sweeps, 1, 1),
+        (QueueName::CatalogWork, 2_001, 3),
+    ];
     for (name, delay_ms, _) in sent {
         // The digest in the answer is not the message's: the SDK may say so, the request was made.
         let _ = queue.send(name, format!("{{\"to\":\"{}\"}}", name.as_str()), delay_ms).await;
@@ -77,6 +82,7 @@ async fn a_queue_without_url_names_its_setting() {
     let queue = sqs(&service, QueueUrls::default());
     for (name, setting) in [
         (QueueName::Commits, "LAKEWARDEN_COMMITS_QUEUE_URL"),
+        (QueueName::LogWork, "LAKEWARDEN_LOG_WORK_QUEUE_URL"),
         (QueueName::Sweeps, "LAKEWARDEN_SWEEPS_QUEUE_URL"),
         (QueueName::CatalogWork, "LAKEWARDEN_CATALOG_WORK_QUEUE_URL"),
     ] {

@@ -126,7 +126,7 @@ async fn prove(
     admission: &Admission,
 ) -> Result<Vec<String>, FileError> {
     let nothing = Ahead::default();
-    let checked = files::check_files(ctx, candidate, admission, nothing.seen("")).await?;
+    let checked = files::check_files(ctx, candidate, admission, nothing.seen(ctx, "")).await?;
     check_vectors(ctx, root, candidate).await?;
     let mut warnings: Vec<String> = admission.warnings.iter().cloned().chain(checked.warnings).collect();
     if !admission.rebase.is_empty() {

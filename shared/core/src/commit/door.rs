@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use futures::StreamExt;
+use futures::channel::mpsc;
 use serde_json::json;
 
 use super::ahead::Ahead;
@@ -12,7 +14,7 @@ use super::error::CommitError;
 use super::head::{self, Head};
 use super::keys::{self, Generation, ProposalId};
 use super::proposal::{Proposal, Status};
-use super::run::{self, Outcome, Staged, Views, run};
+use super::run::{self, Outcome, Staged, Views, run, tell};
 use super::verdict::{Exception, Refusal};
 use super::view;
 use crate::limits::MESSAGE_MAX_DELAY_MS;
@@ -81,32 +83,48 @@ async fn judge_table(
     is_first: bool,
     outcomes: &mut Vec<(Arrival, Result<Outcome, CommitError>)>,
 ) {
-    let mut views = Views::new();
-    let mut ahead = Ahead::of(arrivals.iter().map(|arrival| arrival.staged.clone()).collect());
-    let mut blocked = None;
-    for (place, arrival) in arrivals.iter().enumerate() {
-        let left_ms = ctx.deadline.left_ms(&*ctx.ports().clock);
-        let lease_end = if place + 1 < arrivals.len() { LeaseEnd::Keep } else { LeaseEnd::Release };
-        let outcome = match &blocked {
-            Some(error) => Err(CommitError::clone(error)),
-            None if left_ms < BEGIN_MS && !(is_first && place == 0) => {
-                Err(CommitError::OutOfTime { step: WAITING, left_ms })
-            }
-            None => run(Context { lease_end, ..ctx }, &mut views, &mut ahead, &arrival.staged).await,
-        };
-        if let Err(error) = &outcome {
-            tracing::warn!(root = %arrival.staged.key.root, proposal = %arrival.staged.key.id, error = %error, "no verdict");
+    let (decided, mut to_tell) = mpsc::unbounded();
+    let judging = async move {
+        let mut views = Views::new();
+        let mut ahead = Ahead::of(arrivals.iter().map(|arrival| arrival.staged.clone()).collect());
+        let mut blocked = None;
+        for (place, arrival) in arrivals.iter().enumerate() {
+            let left_ms = ctx.deadline.left_ms(&*ctx.ports().clock);
+            let lease_end = if place + 1 < arrivals.len() { LeaseEnd::Keep } else { LeaseEnd::Release };
+            let outcome = match &blocked {
+                Some(error) => Err(CommitError::clone(error)),
+                None if left_ms < BEGIN_MS && !(is_first && place == 0) => {
+                    Err(CommitError::OutOfTime { step: WAITING, left_ms })
+                }
+                None => run(Context { lease_end, ..ctx }, &mut views, &mut ahead, &arrival.staged).await,
+            };
             // The same waits for all of the table.
-            if matches!(error, CommitError::Leased { .. }) {
+            if let Err(error @ CommitError::Leased { .. }) = &outcome {
                 blocked = Some(error.clone());
             }
+            // The other end is there until this one is gone.
+            let _ = decided.unbounded_send((arrival, outcome));
         }
-        outcomes.push((arrival.clone(), outcome));
-    }
-    for view in views.values_mut() {
-        claim::release(ctx, &mut view.head).await;
-        ctx.app.warm.put(view);
-    }
+        for view in views.values_mut() {
+            claim::release(ctx, &mut view.head).await;
+            ctx.app.warm.put(view);
+        }
+    };
+    // The next commit does not wait for the catalog to follow the one before.
+    let telling = async {
+        while let Some((arrival, outcome)) = to_tell.next().await {
+            let outcome = match outcome {
+                Ok(decided) => tell(ctx, decided).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &outcome {
+                let staged = &arrival.staged.key;
+                tracing::warn!(root = %staged.root, proposal = %staged.id, error = %error, "no verdict");
+            }
+            outcomes.push((arrival.clone(), outcome));
+        }
+    };
+    futures::join!(judging, telling);
 }
 
 /// Judges one staged object, for a caller that waits: a table that another worker has is waited for.
@@ -116,7 +134,7 @@ pub async fn judge_one(ctx: Context<'_>, staged: &Staged) -> Result<Outcome, Com
             Err(CommitError::Leased { .. }) if ctx.check_time("waiting for another worker", CLAIM_MS).is_ok() => {
                 ctx.ports().clock.sleep_ms(LEASE_POLL_MS).await;
             }
-            other => return other,
+            other => return tell(ctx, other?).await,
         }
     }
 }

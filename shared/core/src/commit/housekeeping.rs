@@ -310,7 +310,7 @@ fn is_own_copy(key: &str) -> bool {
             && uuid::Uuid::try_parse(nonce).is_ok())
 }
 
-/// A message of the commits queue that asks for [`keep_house`].
+/// A message of the queue for work on logs that asks for [`keep_house`].
 pub fn message(root: &Location) -> String {
     serde_json::json!({"schema_version": 1, "kind": "housekeeping", "location": root.to_string()}).to_string()
 }

@@ -78,10 +78,10 @@ impl Status {
         }
     }
 
-    /// The version that it became, if it did.
-    pub fn committed_version(self) -> Option<Version> {
+    /// The version of the log that holds it, whoever put it there.
+    pub fn version_in_log(self) -> Option<Version> {
         match self {
-            Status::Committed { version } => Some(version),
+            Status::Committed { version } | Status::AlreadyVisible { version } => Some(version),
             _ => None,
         }
     }

@@ -79,7 +79,7 @@ pub async fn sync(ctx: Context<'_>, proposal: Proposal) -> Result<Proposal, Comm
         )),
         Err(SyncError::Slow(error)) => {
             tracing::info!(proposal = %proposal.id, root = %proposal.root, %error, "the catalog follows later");
-            ctx.ports().queue.send(QueueName::Commits, follow::message(&proposal.root), 0).await?;
+            ctx.ports().queue.send(QueueName::LogWork, follow::message(&proposal.root), 0).await?;
             SyncState::Queued("a worker goes on with it".into())
         }
         Err(SyncError::Failed(error)) => {
@@ -125,7 +125,7 @@ pub async fn look_after(ctx: Context<'_>, root: &Location, told: Option<Version>
     match ctx.sink.follow(ctx, root, target).await {
         Err(SyncError::Slow(error)) => {
             tracing::info!(%root, %error, "the catalog follows later");
-            let sent = ctx.ports().queue.send(QueueName::Commits, follow::message(root), 1_000).await;
+            let sent = ctx.ports().queue.send(QueueName::LogWork, follow::message(root), 1_000).await;
             sent.map_err(|error| failed(error.into()))?;
             Err(SyncError::Slow(error))
         }

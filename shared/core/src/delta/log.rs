@@ -209,6 +209,14 @@ impl StagedKey {
         (found.key() == *at).then_some(found)
     }
 
+    /// Reads a key whose id is spelled otherwise (upper case, as some tools print UUIDs); `None` where it is spelled right.
+    /// What lies there is not judged under that name: one id has one place.
+    pub fn parse_misspelled(at: &ObjectKey) -> Option<StagedKey> {
+        let (folder, name) = at.key.rsplit_once('/')?;
+        let right = ObjectKey::new(at.bucket.clone(), format!("{folder}/{}", name.to_ascii_lowercase()));
+        StagedKey::parse(&right).filter(|_| right != *at)
+    }
+
     pub fn key(&self) -> ObjectKey {
         self.root.object(&format!("{LOG_DIR}/{STAGED_DIR}/{:020}.{}.json", self.version.0, self.id))
     }

@@ -117,7 +117,10 @@ async fn plan_created(
 ) -> Result<FollowPlan, CatalogError> {
     let mut descriptor = descriptor.clone();
     descriptor.insert("Location".to_owned(), Json::String(location.to_owned()));
-    let rest = Map::from_iter([("Parameters".to_owned(), Json::Object(parameters.clone()))]);
+    let mut parameters = parameters.clone();
+    // As below.
+    parameters.retain(|_, value| !value.is_null());
+    let rest = Map::from_iter([("Parameters".to_owned(), Json::Object(parameters))]);
     let input = PartitionInput { values: values.to_vec(), storage_descriptor: Some(descriptor), rest };
     let prepared = prepare(values, input)?;
     store_parts(ports, prepared.descriptor.parts(&table.table_id)).await?;

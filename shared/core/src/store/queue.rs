@@ -6,8 +6,10 @@ use crate::limits;
 /// The queues of the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum QueueName {
-    /// Staged commits to judge.
+    /// Staged commits to judge, and what else a writer waits for.
     Commits,
+    /// What others put into logs, and what is due for them from time to time: nobody waits for it.
+    LogWork,
     /// Tables, or slices of tables, to sweep.
     Sweeps,
     /// Background work of the catalog.
@@ -15,11 +17,12 @@ pub enum QueueName {
 }
 
 impl QueueName {
-    pub const ALL: [QueueName; 3] = [QueueName::Commits, QueueName::Sweeps, QueueName::CatalogWork];
+    pub const ALL: [QueueName; 4] = [QueueName::Commits, QueueName::LogWork, QueueName::Sweeps, QueueName::CatalogWork];
 
     pub fn as_str(self) -> &'static str {
         match self {
             QueueName::Commits => "commits",
+            QueueName::LogWork => "log-work",
             QueueName::Sweeps => "sweeps",
             QueueName::CatalogWork => "catalog-work",
         }

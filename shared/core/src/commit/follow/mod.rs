@@ -10,17 +10,22 @@
 mod cursor;
 mod definition;
 mod rebuild;
+mod standing;
 mod tally;
 mod trouble;
 mod writing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Map;
 
+use super::aftermath::audit_id;
 use super::context::Context;
-use super::keys::{Generation, content_hash};
+use super::error::CommitError;
+use super::keys::{self, Generation, content_hash};
+use super::proposal::Proposal;
 use super::sync::{SyncError, SyncReport};
+use super::version_record::VersionRecord;
 use crate::catalog::TableDefinition;
 use crate::catalog::locations::tables_at;
 use crate::catalog::tables::{find_table, read_definition};
@@ -36,6 +41,7 @@ use crate::store::Consistency;
 pub(crate) use cursor::places_of;
 pub use cursor::{Column, Cursor, Others, Rebuild, decode_synced, key, synced_key};
 pub use rebuild::{Progress, RequestError, message, progress_of, request};
+pub use standing::look_up;
 
 use definition::{Order, follow_schema, follow_version};
 use tally::{Layout, asked_of};
@@ -88,7 +94,7 @@ impl Counts {
 }
 
 /// Whether a table follows its log.
-fn is_on(definition: &TableDefinition) -> bool {
+pub(crate) fn is_on(definition: &TableDefinition) -> bool {
     definition.parameter(SETTING).is_none_or(|setting| !setting.eq_ignore_ascii_case("off"))
 }
 
@@ -322,7 +328,10 @@ impl<'a> Follower<'a> {
         let parts = if columns.is_empty() {
             tally::Parts::new()
         } else {
-            let asked = asked_of(self.root, &commit.actions)?;
+            // Before the first version there was nothing.
+            let is_new = cursor.version == Version::NONE
+                || (tally::only_adds_new(&commit.actions) && self.is_sound(&commit).await?);
+            let asked = if is_new { BTreeSet::new() } else { asked_of(self.root, &commit.actions)? };
             let before = if asked.is_empty() {
                 BTreeMap::new()
             } else {
@@ -341,6 +350,27 @@ impl<'a> Follower<'a> {
             self.committed_ms = Some(committed_ms(&commit));
         }
         Ok(stepped)
+    }
+
+    /// Whether a commit was judged, and found to be what it says: here before it was published, or by the audit afterwards. Other
+    /// writers may add a file again that the table has.
+    async fn is_sound(&self, commit: &LoggedCommit) -> Result<bool, Trouble> {
+        if commit.actions.adds.is_empty() {
+            return Ok(true);
+        }
+        let items = &self.ctx.ports().items;
+        let generation = self.target.generation;
+        let key = keys::version(self.root, generation, commit.version);
+        let Some(item) = items.get(&key, Consistency::Strong).await? else { return Ok(false) };
+        let record = VersionRecord::decode(&item).map_err(CommitError::from)?;
+        if record.proposal.is_some() {
+            return Ok(true);
+        }
+        let id = audit_id(self.root, generation, commit.version, &content_hash(&commit.bytes));
+        let Some(item) = items.get(&keys::proposal(self.root, generation, id), Consistency::Strong).await? else {
+            return Ok(false);
+        };
+        Ok(Proposal::decode(&item).map_err(CommitError::from)?.refusal.is_none())
     }
 
     fn writing<'w>(&'w self, none: &'w Map<String, serde_json::Value>) -> Writing<'w> {

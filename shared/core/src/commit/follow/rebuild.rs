@@ -66,6 +66,14 @@ impl Follower<'_> {
                 self.store(cursor, next).await?;
                 return Ok(Stepped::Moved);
             }
+            // Nothing to make partitions from: they stay as they are.
+            Err(SnapshotError::NoTable(_)) => {
+                let (updated_ms, revision) = (self.ctx.now_ms(), self.ctx.new_revision());
+                let next = Cursor { rebuild: None, progress: None, updated_ms, revision, ..cursor.clone() };
+                self.store(cursor, next).await?;
+                self.is_rebuilt = true;
+                return Ok(Stepped::Done);
+            }
             other => other?,
         };
         self.adopt_schema(&snapshot.metadata).await?;
@@ -293,6 +301,12 @@ pub async fn request(
             format!("the table's parameter {} is off: switch it on, or leave its partitions alone", super::SETTING);
         return Err(RequestError::Refused(text));
     }
+    let listing = snapshot::list_for(&*app.ports.objects, &root, None).await.map_err(Trouble::from)?;
+    if listing.latest() == Version::NONE {
+        return Err(RequestError::Refused(format!(
+            "there is no Delta log at {root}: there is nothing to make partitions from"
+        )));
+    }
     let sink = crate::commit::wiring::partition_sink(app);
     let ctx = Context::new(app, deadline, &*sink);
     for attempt in 0..super::ROUNDS {
@@ -308,7 +322,7 @@ pub async fn request(
         let revision = ctx.new_revision();
         let next = Cursor { rebuild: Some(rebuild), progress: None, updated_ms: now_ms, revision, ..cursor.clone() };
         if ctx.transact(&[cursor.write(&table.table_id, &next)]).await? == Transacted::Done {
-            app.ports.queue.send(QueueName::Commits, message(&root), 0).await.map_err(CommitError::from)?;
+            app.ports.queue.send(QueueName::LogWork, message(&root), 0).await.map_err(CommitError::from)?;
             return Ok(Progress { location: root.to_string(), is_on: true, cursor: Some(next) });
         }
         ctx.back_off(attempt.min(3)).await;
@@ -316,7 +330,7 @@ pub async fn request(
     Err(RequestError::Failed(CommitError::Contended { attempts: super::ROUNDS }))
 }
 
-/// A message of the commits queue that lets the catalog's tables at a location follow the log.
+/// A message of the queue for work on logs that lets the catalog's tables at a location follow the log.
 pub fn message(root: &Location) -> String {
     json!({"schema_version": 1, "kind": "follow", "location": root.to_string()}).to_string()
 }

@@ -160,11 +160,13 @@ impl Layout<'_> {
     }
 }
 
-/// The files whose state before a commit decides what it changes. None where it only adds data that was not there.
+/// Whether a commit only adds what it says is new data: then nothing of what was there before matters, if it is so.
+pub fn only_adds_new(actions: &Actions) -> bool {
+    actions.removes.is_empty() && actions.adds.iter().all(|add| add.data_change)
+}
+
+/// The files whose state before a commit decides what it changes.
 pub fn asked_of(root: &Location, actions: &Actions) -> Result<BTreeSet<ObjectKey>, PathError> {
-    if actions.removes.is_empty() && actions.adds.iter().all(|add| add.data_change) {
-        return Ok(BTreeSet::new());
-    }
     let removes = actions.removes.iter().map(|remove| Ok(key_of_remove(root, remove)?.at));
     removes.chain(actions.adds.iter().map(|add| Ok(key_of_add(root, add)?.at))).collect()
 }

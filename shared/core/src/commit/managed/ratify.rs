@@ -25,7 +25,7 @@ use crate::commit::verdict::Refusal;
 use crate::commit::version_record::VersionRecord;
 use crate::commit::view::{self, View, ViewError};
 use crate::delta::log::{StagedKey, commit_key};
-use crate::delta::{Version, features};
+use crate::delta::{CommitInfo, Version, features};
 use crate::location::Location;
 use crate::store::{Consistency, ETag, QueueName, Write};
 
@@ -155,6 +155,30 @@ impl<'a> Call<'a> {
         Ok(Head { managed: Some(managed), ..view.settled_head() })
     }
 
+    /// By its id the catalog's table is known in the log: a commit may not give it another, or take it away.
+    fn check_table_id(&self, view: &View, candidate: &Candidate) -> Result<(), Refusal> {
+        let Some(new) = &candidate.actions.metadata else { return Ok(()) };
+        for name in TABLE_ID_PROPERTIES {
+            let before = view.state.as_ref().and_then(|state| state.metadata.property(name));
+            let fits = match new.property(name) {
+                Some(id) => id == self.asked.table_id,
+                None => before.is_none(),
+            };
+            if !fits {
+                return Err(refusals::other_table_id(name, &self.asked.table_id));
+            }
+        }
+        Ok(())
+    }
+
+    /// What waits for its publication was committed a moment ago: the same transaction in another file is no new one.
+    fn check_txn_id(&self, view: &View, candidate: &Candidate) -> Result<(), Refusal> {
+        let txn_id = |info: &Option<CommitInfo>| info.as_ref().and_then(|info| info.text("txnId")).map(str::to_owned);
+        let Some(own) = txn_id(&candidate.actions.commit_info) else { return Ok(()) };
+        let same = view.held.commits.values().find(|commit| txn_id(&commit.actions.commit_info).as_ref() == Some(&own));
+        same.map_or(Ok(()), |commit| Err(refusals::landed(commit.version)))
+    }
+
     /// The answer to a call that was answered for good before.
     fn known(&self, stored: &Proposal) -> Option<Ratification> {
         let is_same = stored.staged_key == self.staged.key.key().key;
@@ -190,7 +214,7 @@ impl<'a> Call<'a> {
             self.ask_to_publish(0).await;
             return Ok(Step::Done(Ratification::TooMany(unpublished)));
         }
-        if let Err(refusal) = check_commit_info(candidate) {
+        if let Err(refusal) = check_commit_info(candidate).and_then(|()| self.check_txn_id(view, candidate)) {
             return self.refuse(view, &proposal, refusal, Status::Rejected).await;
         }
         let stamp_ms = in_commit_timestamp_ms(candidate).unwrap_or_default();
@@ -263,7 +287,9 @@ impl<'a> Call<'a> {
         admission: &Admission,
     ) -> Result<Step, CommitError> {
         let stamp_ms = in_commit_timestamp_ms(candidate).unwrap_or_default();
-        if let Err(refusal) = check_unchanged(candidate, admission, stamp_ms) {
+        let checked =
+            check_unchanged(candidate, admission, stamp_ms).and_then(|()| self.check_table_id(view, candidate));
+        if let Err(refusal) = checked {
             return self.refuse(view, &proposal, refusal, Status::Rejected).await;
         }
         if let Some(fence) = view.head.active_fence(self.ctx.now_ms()) {
@@ -316,7 +342,7 @@ impl<'a> Call<'a> {
         admission: &Admission,
     ) -> Result<Vec<String>, FileError> {
         let nothing = Ahead::default();
-        let checked = files::check_files(self.ctx, candidate, admission, nothing.seen("")).await?;
+        let checked = files::check_files(self.ctx, candidate, admission, nothing.seen(self.ctx, "")).await?;
         check_vectors(self.ctx, root, candidate).await?;
         Ok(checked.warnings)
     }

@@ -44,6 +44,11 @@ pub(super) fn unratified(version: Version) -> Refusal {
     Refusal::new(Exception::DamagedLogException, "NOT_RATIFIED", text, advice)
 }
 
+pub(super) fn other_table_id(property: &str, table_id: &str) -> Refusal {
+    let text = format!("the commit changes the property {property}: the catalog knows the table as {table_id}");
+    Refusal::invalid("TABLE_ID", text)
+}
+
 pub(super) fn timestamp(text: impl Into<String>) -> Refusal {
     Refusal::invalid("IN_COMMIT_TIMESTAMP", text)
 }

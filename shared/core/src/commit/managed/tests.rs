@@ -139,6 +139,28 @@ async fn only_the_next_version_is_taken_and_a_refusal_is_final() {
 }
 
 #[tokio::test]
+async fn a_commit_leaves_the_tables_id_alone_and_is_a_transaction_of_its_own() {
+    let kit = table().await;
+    let metadata = |configuration: Value| creation_of("m", &[], configuration)[1].clone();
+    for (id, configuration) in [
+        (1, json!({"delta.enableInCommitTimestamps": "true", "io.unitycatalog.tableId": "another"})),
+        (2, json!({"delta.enableInCommitTimestamps": "true"})),
+        (3, json!({"delta.enableInCommitTimestamps": "true", "io.unitycatalog.tableId": ID, "ucTableId": "another"})),
+    ] {
+        let asked = asked(&kit, 1, id, &[info(1, id), metadata(configuration)]).await;
+        assert_eq!(call(&kit, &asked).await, "rejected InvalidCommitException TABLE_ID");
+    }
+    let kept = json!({"delta.enableInCommitTimestamps": "true", "io.unitycatalog.tableId": ID, "owner": "us"});
+    let first = asked(&kit, 1, 4, &[info(1, 4), metadata(kept)]).await;
+    assert_eq!(call(&kit, &first).await, "committed 1");
+    // The same transaction in another file: its client does not know that it was ratified.
+    let file = kit.file("5.parquet").await;
+    let again = asked(&kit, 2, 5, &[info(2, 4), file]).await;
+    assert_eq!(call(&kit, &again).await, "rejected ConcurrentTransactionException ALREADY_APPLIED");
+    assert_eq!(call(&kit, &append(&kit, 2, 6).await).await, "committed 2");
+}
+
+#[tokio::test]
 async fn a_loser_is_told_what_was_in_its_way() {
     let kit = table().await;
     let file = kit.file("a.parquet").await;

@@ -15,7 +15,7 @@ use crate::delta::testkit::{TABLE_ID, append_info, creation_of, parquet_pages, p
 use crate::store::memory::MemoryObjects;
 use crate::store::{
     Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Object, ObjectError, ObjectKey, ObjectMeta, ObjectUsage,
-    Objects, PutCondition, PutOptions, ReadObjects,
+    Objects, PutCondition, PutOptions, ReadItems, ReadObjects,
 };
 
 /// Protocol and metaData actions of a table as the data file has them.
@@ -451,6 +451,35 @@ async fn files_are_read_as_many_at_a_time_as_the_cap_allows() {
     assert_eq!((requests - one, most), (99, CONCURRENT_FILES));
     // Four rounds of footers instead of one.
     assert_eq!(took_ms - alone_ms, 3 * REQUEST_MS);
+}
+
+/// What `count` appends of one batch to a known table wait for, one after the other: requests to S3; and what they ask of
+/// the item store.
+async fn rounds(count: u128) -> (u64, [u64; 4]) {
+    let mut kit = Kit::unpartitioned(json!({})).await;
+    kit.propose(1, 1, &[kit.file("first.parquet").await, append_info()]).await;
+    let mut staged = Vec::new();
+    for id in 2..2 + count {
+        staged.push(kit.stage(2, id, &[kit.file(&format!("{id}.parquet")).await, append_info()]).await);
+    }
+    let crowd = Arc::new(Crowd::of(&kit));
+    kit.app.ports.objects = crowd.clone();
+    let before = kit.table.world.items.item_usage();
+    for (_, outcome) in kit.judge_all(staged).await {
+        assert!(super::kit::verdict(outcome).committed_version().is_some());
+    }
+    let used = kit.table.world.items.item_usage().since(&before);
+    let waited_ms = crowd.clock_ms.load(Ordering::SeqCst);
+    (waited_ms / REQUEST_MS, [used.gets, used.batch_gets, used.queries, used.transactions])
+}
+
+#[tokio::test]
+async fn each_further_commit_of_a_batch_waits_for_its_publication_and_nothing_else_of_s3() {
+    // The listing beside what was staged, the footers, and the publication.
+    assert_eq!(rounds(1).await, (3, [0, 0, 0, 2]));
+    // Whether they were proposed before is one request, however many they are.
+    assert_eq!(rounds(2).await, (4, [0, 1, 0, 4]));
+    assert_eq!(rounds(9).await, (11, [0, 1, 0, 18]));
 }
 
 fn peak_kib() -> u64 {

@@ -154,24 +154,35 @@ async fn synced_ms(app: &App, table: &TableRef, id: &str) -> Result<Synced, Glue
     let unknown = || GlueException::not_found(format!("Transaction {id} not found."));
     let proposal_id = ProposalId(uuid::Uuid::try_parse(id).map_err(|_| unknown())?);
     let definition = read_definition(&app.ports, &table.table_id).await?;
+    let is_on = definition.as_ref().is_none_or(follow::is_on);
     let root = definition.and_then(|definition| definition.location().ok().flatten()).ok_or_else(unknown)?;
     let found = proposals::by_id(app.ports.items.as_ref(), proposal_id).await.map_err(told)?;
     let proposal = found.into_iter().filter(|proposal| proposal.root == root).max_by_key(|one| one.generation);
     let proposal = proposal.ok_or_else(unknown)?;
     let cursor = follow::load(&app.ports, &table.table_id).await.map_err(told)?;
-    match (proposal.status.committed_version(), cursor) {
-        (Some(version), Some(cursor)) => recorded(app, table, &proposal, version, &cursor).await,
+    match (proposal.status.version_in_log(), cursor) {
+        (Some(version), Some(cursor)) => {
+            let follows = if is_on { Follows::Yes } else { Follows::No };
+            recorded(app, table, &proposal, version, (&cursor, follows)).await
+        }
         _ => moment_of(&proposal).ok_or_else(unknown)?.map(Synced::AtLeast),
     }
 }
 
-/// Of a table that follows its log.
+/// Whether a table follows its log now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Follows {
+    Yes,
+    No,
+}
+
+/// Of a table that follows its log, or did.
 async fn recorded(
     app: &App,
     table: &TableRef,
     proposal: &Proposal,
     version: Version,
-    cursor: &Cursor,
+    (cursor, follows): (&Cursor, Follows),
 ) -> Result<Synced, GlueException> {
     let (id, generation) = (proposal.id, proposal.generation);
     let key = follow::synced_key(&table.table_id, generation, version);
@@ -179,6 +190,13 @@ async fn recorded(
         return Ok(Synced::Recorded(follow::decode_synced(&item)?));
     }
     let is_behind = (generation, version) > (cursor.generation, cursor.version);
+    if is_behind && follows == Follows::No {
+        let text = format!(
+            "The catalog does not have the partitions of transaction {id}: the table does not follow its log ({} is off).",
+            follow::SETTING
+        );
+        return Err(GlueException::invalid_input(text));
+    }
     if is_behind {
         let text = format!("Transaction {id} is committed, and its partitions are not in the catalog yet. Try again.");
         return Err(GlueException::new(Name::ResourceNotReady, text));

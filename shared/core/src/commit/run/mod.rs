@@ -1,28 +1,25 @@
 //! One proposal, from its staged object to its verdict.
 
+mod admit;
+mod refuse;
+mod tell;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::ahead::Ahead;
-use super::alarm::{self, Alarm, AlarmKind};
 use super::candidate::Candidate;
-use super::claim::{self, Claimed, Durable, LostTo};
+use super::claim;
 use super::content::{self, Content};
-use super::context::{CLAIM_MS, Context, Transacted};
+use super::context::{CLAIM_MS, Context};
 use super::error::CommitError;
-use super::files::{self, FileError};
-use super::fold::{self, fold};
-use super::head::{Age, Head, LogStore};
-use super::judge::{self, Admission, Judgement};
+use super::fold::fold;
+use super::head::Head;
+use super::judge::{self, Judgement};
 use super::keys::{self, ProposalId, content_hash};
 use super::log_store::{self, Inspection, Look};
 use super::lookup::Lookup;
-use super::proposal::{Proposal, Status, SyncState};
-use super::publish::{self, Published};
-use super::rebase;
-use super::row_level;
-use super::sync;
-use super::vectors::check_vectors;
+use super::proposal::{Proposal, Status};
 use super::verdict::{Exception, Refusal, Verdict};
 use super::view::{self, View, ViewError};
 use crate::delta::log::StagedKey;
@@ -30,11 +27,13 @@ use crate::delta::{Version, features};
 use crate::location::Location;
 use crate::store::{Consistency, ETag, ObjectKey};
 
+use admit::Proof;
+use refuse::{made_for_another_table, staged_gone};
+pub(super) use refuse::{refuse_too_slow, reused};
+pub(super) use tell::{Decided, tell};
+
 /// Times a proposal is judged again because the table moved.
 const ATTEMPTS_MAX: u32 = 24;
-/// Waiting for a sweep's fence, altogether.
-const FENCE_WAIT_MS: i64 = 8_000;
-const FENCE_POLL_MS: u64 = 500;
 
 /// A staged object to be judged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -57,13 +56,13 @@ pub enum Outcome {
 /// Tables that were loaded in this batch.
 pub type Views = HashMap<Location, View>;
 
-/// Judges a staged object and carries the verdict out.
+/// Judges a staged object and carries the verdict out, all but telling the catalog ([`tell`]).
 pub(super) async fn run(
     ctx: Context<'_>,
     views: &mut Views,
     ahead: &mut Ahead,
     staged: &Staged,
-) -> Result<Outcome, CommitError> {
+) -> Result<Decided, CommitError> {
     let content = ahead.take_content(staged);
     let id = ProposalId(staged.key.id);
     let mut run = Run {
@@ -82,13 +81,13 @@ pub(super) async fn run(
         // A view is used once and put back only where it is known to be right.
         let taken = views.remove(&staged.key.root);
         match run.attempt(views, taken).await {
-            Ok(Step::Done(outcome)) => return run.finish(views, outcome).await,
+            Ok(Step::Done(outcome)) => return Ok(run.decided(views, *outcome)),
             Ok(Step::Again) => {}
             Err(CommitError::StagedMissing(at)) => {
-                return Ok(Outcome::NotJudged { reason: CommitError::StagedMissing(at).to_string() });
+                return Ok(Decided::NotJudged { reason: CommitError::StagedMissing(at).to_string() });
             }
             Err(CommitError::StagedChanged(at)) => {
-                return Ok(Outcome::NotJudged { reason: CommitError::StagedChanged(at).to_string() });
+                return Ok(Decided::NotJudged { reason: CommitError::StagedChanged(at).to_string() });
             }
             Err(error) => return Err(error),
         }
@@ -117,22 +116,18 @@ struct Run<'a> {
     given: String,
 }
 
-struct Proof {
-    /// `View::unbroken_since`.
-    seen_under: String,
-    /// Schema and partitioning that the files were compared with.
-    admission: Admission,
-    checked: files::Checked,
-}
-
 impl Run<'_> {
     async fn attempt(&mut self, views: &mut Views, taken: Option<View>) -> Result<Step, CommitError> {
         let root = &self.staged.key.root;
         let is_fresh = taken.is_none();
         let loaded = match taken {
-            Some(view) => {
-                view::load_lookup(self.ctx, root, self.id).await.map(|lookup| (view, lookup)).map_err(ViewError::from)
-            }
+            Some(view) => match self.ahead.take_lookup(self.id) {
+                Some(lookup) => Ok((view, lookup)),
+                None => view::load_lookup(self.ctx, root, self.id)
+                    .await
+                    .map(|lookup| (view, lookup))
+                    .map_err(ViewError::from),
+            },
             // What was staged does not depend on the table.
             None => {
                 let (ctx, id, staged) = (self.ctx, self.id, self.staged);
@@ -364,268 +359,4 @@ impl Run<'_> {
         );
         self.refuse(&view.head, proposal, refusal, Status::Rejected).await.map(Some)
     }
-
-    async fn admit(
-        &mut self,
-        view: &mut View,
-        mut proposal: Proposal,
-        content: &Content,
-        candidate: &Candidate,
-        admission: Admission,
-    ) -> Result<Step, CommitError> {
-        if self.wait_for_fence(view).await? {
-            return Ok(Step::Again);
-        }
-        self.ahead.read_footers(self.ctx, content, &view.unbroken_since).await;
-        match self.prove_files(view, candidate, &admission).await {
-            Ok(warnings) => {
-                proposal.warnings = admission.warnings.iter().chain(warnings).cloned().collect();
-            }
-            Err(FileError::Refused(refusal)) => {
-                return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
-            }
-            Err(FileError::Failed(error)) => return Err(error),
-        }
-        match row_level::edits::prepare(self.ctx, &view.root, &admission.publication).await {
-            Ok(()) => {}
-            Err(FileError::Refused(refusal)) => {
-                return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
-            }
-            Err(FileError::Failed(error)) => return Err(error),
-        }
-        let log_store = log_store::of_table(&view.head, Some(&admission.metadata));
-        let durable = self.durable(&proposal, content, &admission, log_store).await?;
-        let head = view.settled_head();
-        let claimed = claim::claim(self.ctx, &head, &proposal, admission.version, &durable, log_store).await?;
-        let (head, proposal) = match claimed {
-            Claimed::Yes { head, proposal } => (head, proposal),
-            Claimed::No => return Ok(Step::Again),
-            Claimed::LogStoreEntry => {
-                self.look = Look::Always;
-                return Ok(Step::Again);
-            }
-        };
-        let Some(claim) = head.claim.clone() else { return Ok(Step::Again) };
-        match publish::publish(self.ctx, &view.root, &durable.bytes, &claim).await? {
-            Published::Ours { etag } => {
-                let done = claim::complete(self.ctx, &head, &proposal, &claim, &durable.bytes, etag).await?;
-                let Some(completed) = done else { return Ok(Step::Again) };
-                let proposal = completed.proposal.clone();
-                view.advance(completed);
-                Ok(Step::Done(Box::new(proposal)))
-            }
-            Published::Foreign => {
-                claim::lose(self.ctx, &head, &proposal, &claim, LostTo::Others).await?;
-                Ok(Step::Again)
-            }
-        }
-    }
-
-    /// Waits while a sweep holds the fence; true if the table must be read again.
-    async fn wait_for_fence(&mut self, view: &View) -> Result<bool, CommitError> {
-        let Some(fence) = view.head.active_fence(self.ctx.now_ms()) else { return Ok(false) };
-        if self.fence_waited_ms >= FENCE_WAIT_MS {
-            return Err(CommitError::Fenced { run: fence.run.clone() });
-        }
-        self.ctx.check_time("waiting for a sweep", CLAIM_MS)?;
-        self.ctx.ports().clock.sleep_ms(FENCE_POLL_MS).await;
-        self.fence_waited_ms += i64::try_from(FENCE_POLL_MS).unwrap_or(i64::MAX);
-        Ok(true)
-    }
-
-    /// Footers once; existence again whenever somebody else wrote to the head since the footers were read.
-    async fn prove_files(
-        &mut self,
-        view: &View,
-        candidate: &Candidate,
-        admission: &Admission,
-    ) -> Result<&[String], FileError> {
-        let under = &view.unbroken_since;
-        match &mut self.proved {
-            Some(proof)
-                if proof.admission.schema == admission.schema && proof.admission.metadata == admission.metadata =>
-            {
-                if proof.seen_under != *under {
-                    files::check_existence(self.ctx, candidate, &proof.checked.etags).await?;
-                    check_vectors(self.ctx, &view.root, candidate).await?;
-                    proof.seen_under.clone_from(under);
-                }
-            }
-            _ => {
-                let seen = self.ahead.seen(under);
-                let checked = files::check_files(self.ctx, candidate, admission, seen).await?;
-                check_vectors(self.ctx, &view.root, candidate).await?;
-                self.proved = Some(Proof { seen_under: under.clone(), admission: admission.clone(), checked });
-            }
-        }
-        Ok(self.proved.as_ref().map_or(&[], |proof| proof.checked.warnings.as_slice()))
-    }
-
-    /// The bytes to publish: what was staged, or a copy of our own where they have to change, or where writers with a log
-    /// store may move what a claim names.
-    async fn durable(
-        &self,
-        proposal: &Proposal,
-        content: &Content,
-        admission: &Admission,
-        log_store: LogStore,
-    ) -> Result<Durable, CommitError> {
-        let stamp_ms = admission.timestamp_after_ms.map(|after_ms| self.ctx.now_ms().max(after_ms.saturating_add(1)));
-        let bytes = if stamp_ms.is_none() && admission.rebase.is_empty() {
-            content.bytes.clone()
-        } else {
-            rebase::render(&content.bytes, &admission.rebase, stamp_ms)
-        };
-        if bytes == content.bytes && log_store == LogStore::Off {
-            return Ok(Durable {
-                at: self.staged.key.key(),
-                etag: content.etag.clone(),
-                sha256: content_hash(&bytes),
-                bytes,
-            });
-        }
-        claim::store_copy(self.ctx, &self.staged.key.root, admission.version, proposal, bytes).await
-    }
-
-    async fn refuse(
-        &self,
-        head: &Head,
-        proposal: &Proposal,
-        refusal: Refusal,
-        status: Status,
-    ) -> Result<Step, CommitError> {
-        tracing::info!(proposal = %proposal.id, root = %proposal.root, exception = ?refusal.exception,
-            reason = refusal.reason, message = refusal.message, "refused");
-        Ok(match claim::refuse(self.ctx, head, proposal, refusal, status).await? {
-            Some(stored) => Step::Done(Box::new(stored)),
-            None => Step::Again,
-        })
-    }
-
-    /// The log cannot be read: refuse, without a view.
-    async fn refuse_unread(&mut self, refusal: Refusal) -> Result<Step, CommitError> {
-        let root = &self.staged.key.root;
-        let lookup = view::load_lookup(self.ctx, root, self.id).await?;
-        let head = super::head::load(&*self.ctx.ports().items, root).await?;
-        let head = head.unwrap_or_else(|| Head::fresh(root));
-        let kind = [AlarmKind::VersionRewritten, AlarmKind::LogBehindHead].into_iter();
-        let reasons = ["LOG_REWRITTEN", "LOG_BEHIND_HEAD"];
-        for (kind, _) in kind.zip(reasons).filter(|(_, reason)| *reason == refusal.reason) {
-            let alarm = Alarm::new(kind, head.version, "judged", &refusal.message, self.ctx.now_ms());
-            alarm::raise(self.ctx, root, head.generation, alarm).await?;
-        }
-        let proposal = match self.stored(lookup.as_ref()).await? {
-            Some(stored) if stored.status.is_final() => return Ok(Step::Done(Box::new(stored))),
-            Some(stored) => stored,
-            None => {
-                let content = self.content().await?;
-                content::new_proposal(self.ctx, self.staged, head.generation, &content)
-            }
-        };
-        if head.managed.is_some() {
-            return self.record_ignored(&head, proposal).await;
-        }
-        self.refuse(&head, &proposal, refusal, Status::Rejected).await
-    }
-
-    /// Keeps a proposal as far as it is; none if it changed since it was read.
-    async fn store(&self, head: &Head, proposal: &Proposal) -> Result<Option<Proposal>, CommitError> {
-        let (updated_ms, revision) = (self.ctx.now_ms(), self.ctx.new_revision());
-        let next = Proposal { updated_ms, revision, ..proposal.clone() };
-        let mut writes = vec![proposal.write(&next)?];
-        writes.extend(claim::index_writes(proposal, head));
-        Ok((self.ctx.transact(&writes).await? == Transacted::Done).then_some(next))
-    }
-
-    /// Catalog-managed tables: the event is recorded, nothing else.
-    async fn record_ignored(&self, head: &Head, mut proposal: Proposal) -> Result<Step, CommitError> {
-        if !proposal.revision.is_empty() {
-            return Ok(Step::Done(Box::new(proposal)));
-        }
-        let text = "the table is catalog-managed: its catalog judges commits; this one was only recorded";
-        proposal.warnings.push(text.into());
-        Ok(match self.store(head, &proposal).await? {
-            Some(stored) => Step::Done(Box::new(stored)),
-            None => Step::Again,
-        })
-    }
-
-    /// The catalog is told, where that is still due.
-    async fn finish(&mut self, views: &Views, proposal: Box<Proposal>) -> Result<Outcome, CommitError> {
-        let verdict = |proposal| Ok(Outcome::Verdict(Box::new(Verdict { proposal })));
-        let is_new = proposal.sync == SyncState::None && proposal.revision != self.given;
-        if !(sync::is_due(&proposal) || is_new) || !matches!(proposal.status, Status::Committed { .. }) {
-            return verdict(*proposal);
-        }
-        let view = views.get(&proposal.root);
-        if view.is_some_and(|view| view.head.managed.is_some()) {
-            // The catalog follows with the publication.
-            return verdict(*proposal);
-        }
-        if view.is_some_and(|view| view.head.generation != proposal.generation) {
-            let text = "the table was replaced before the catalog took the partitions";
-            return verdict(sync::settle(self.ctx, *proposal, SyncState::Done(text.into()), None).await?);
-        }
-        verdict(sync::sync(self.ctx, *proposal).await?)
-    }
-}
-
-/// Refuses what was, or may have been, made for a table that stood here before. What is dated in the second in which the
-/// table was written anew must say that it is meant for this one, or create it.
-fn made_for_another_table(view: &View, content: &Content) -> Option<Refusal> {
-    let candidate = content.candidate.as_ref().ok();
-    let table_id = view.state.as_ref().map(|state| state.metadata.id.as_str());
-    let says = candidate.and_then(Candidate::table_id);
-    match view.head.age_of(content.last_modified_ms) {
-        Age::Before => Some(view::table_replaced()),
-        Age::SameSecond if says.is_some() && says == table_id => None,
-        // It makes a table of its own, or meets this one as one that exists.
-        Age::SameSecond if candidate.is_some_and(judge::is_creation) => None,
-        Age::SameSecond => Some(view::perhaps_replaced()),
-        Age::Since if candidate.is_some_and(judge::is_creation) => None,
-        Age::Since => match candidate.and_then(|candidate| candidate.read_table_id()) {
-            Some(read) if table_id.is_some_and(|table_id| table_id != read) => Some(view::table_replaced()),
-            _ => None,
-        },
-    }
-}
-
-/// The answer to a proposal whose id was used for other content before; not stored.
-pub(super) fn reused(stored: &Proposal) -> Proposal {
-    let text = format!("the id {} was used for other content before (now {})", stored.id, stored.status.name());
-    let refusal = Refusal::new(
-        Exception::ProposalReusedException,
-        "PROPOSAL_REUSED",
-        text,
-        "give every proposal an id of its own; ask for the first one's verdict by its id",
-    );
-    Proposal { status: Status::Rejected, refusal: Some(refusal), sync: SyncState::None, ..stored.clone() }
-}
-
-/// The verdict where the staged object is gone before there was one.
-fn staged_gone() -> Refusal {
-    Refusal::new(
-        Exception::InvalidCommitException,
-        "STAGED_OBJECT_GONE",
-        "the staged commit was deleted before it could be judged",
-        "stage it under a new id, and leave it where it is until there is a verdict",
-    )
-}
-
-/// Ends a proposal that was broken off for want of time too often, with a named reason.
-pub(super) async fn refuse_too_slow(ctx: Context<'_>, staged: &Staged, error: &CommitError) -> Result<(), CommitError> {
-    let mut ahead = Ahead::default();
-    let id = ProposalId(staged.key.id);
-    let mut run = Run {
-        ctx,
-        staged,
-        id,
-        ahead: &mut ahead,
-        content: None,
-        proved: None,
-        fence_waited_ms: 0,
-        look: Look::IfNews,
-        given: String::new(),
-    };
-    run.refuse_unread(fold::too_slow(error)).await.map(|_| ())
 }

@@ -1,0 +1,147 @@
+//! How a run ends without a version, and what it keeps of a proposal that goes on later.
+
+use super::{Run, Staged, Step};
+use crate::commit::ahead::Ahead;
+use crate::commit::alarm::{self, Alarm, AlarmKind};
+use crate::commit::candidate::Candidate;
+use crate::commit::claim;
+use crate::commit::content::{self, Content};
+use crate::commit::context::{Context, Transacted};
+use crate::commit::error::CommitError;
+use crate::commit::fold;
+use crate::commit::head::{self, Age, Head};
+use crate::commit::judge;
+use crate::commit::keys::ProposalId;
+use crate::commit::log_store::Look;
+use crate::commit::proposal::{Proposal, Status, SyncState};
+use crate::commit::verdict::{Exception, Refusal};
+use crate::commit::view::{self, View};
+
+impl Run<'_> {
+    pub(super) async fn refuse(
+        &self,
+        head: &Head,
+        proposal: &Proposal,
+        refusal: Refusal,
+        status: Status,
+    ) -> Result<Step, CommitError> {
+        tracing::info!(proposal = %proposal.id, root = %proposal.root, exception = ?refusal.exception,
+            reason = refusal.reason, message = refusal.message, "refused");
+        Ok(match claim::refuse(self.ctx, head, proposal, refusal, status).await? {
+            Some(stored) => Step::Done(Box::new(stored)),
+            None => Step::Again,
+        })
+    }
+
+    /// The log cannot be read: refuse, without a view.
+    pub(super) async fn refuse_unread(&mut self, refusal: Refusal) -> Result<Step, CommitError> {
+        let root = &self.staged.key.root;
+        let lookup = view::load_lookup(self.ctx, root, self.id).await?;
+        let head = head::load(&*self.ctx.ports().items, root).await?;
+        let head = head.unwrap_or_else(|| Head::fresh(root));
+        let kind = [AlarmKind::VersionRewritten, AlarmKind::LogBehindHead].into_iter();
+        let reasons = ["LOG_REWRITTEN", "LOG_BEHIND_HEAD"];
+        for (kind, _) in kind.zip(reasons).filter(|(_, reason)| *reason == refusal.reason) {
+            let alarm = Alarm::new(kind, head.version, "judged", &refusal.message, self.ctx.now_ms());
+            alarm::raise(self.ctx, root, head.generation, alarm).await?;
+        }
+        let proposal = match self.stored(lookup.as_ref()).await? {
+            Some(stored) if stored.status.is_final() => return Ok(Step::Done(Box::new(stored))),
+            Some(stored) => stored,
+            None => {
+                let content = self.content().await?;
+                content::new_proposal(self.ctx, self.staged, head.generation, &content)
+            }
+        };
+        if head.managed.is_some() {
+            return self.record_ignored(&head, proposal).await;
+        }
+        self.refuse(&head, &proposal, refusal, Status::Rejected).await
+    }
+
+    /// Keeps a proposal as far as it is; none if it changed since it was read.
+    pub(super) async fn store(&self, head: &Head, proposal: &Proposal) -> Result<Option<Proposal>, CommitError> {
+        let (updated_ms, revision) = (self.ctx.now_ms(), self.ctx.new_revision());
+        let next = Proposal { updated_ms, revision, ..proposal.clone() };
+        let mut writes = vec![proposal.write(&next)?];
+        writes.extend(claim::index_writes(proposal, head));
+        Ok((self.ctx.transact(&writes).await? == Transacted::Done).then_some(next))
+    }
+
+    /// Catalog-managed tables: the event is recorded, nothing else.
+    pub(super) async fn record_ignored(&self, head: &Head, mut proposal: Proposal) -> Result<Step, CommitError> {
+        if !proposal.revision.is_empty() {
+            return Ok(Step::Done(Box::new(proposal)));
+        }
+        let text = "the table is catalog-managed: its catalog judges commits; this one was only recorded";
+        proposal.warnings.push(text.into());
+        Ok(match self.store(head, &proposal).await? {
+            Some(stored) => Step::Done(Box::new(stored)),
+            None => Step::Again,
+        })
+    }
+}
+
+/// Refuses what was, or may have been, made for a table that stood here before. What is dated in the second in which the
+/// table was written anew must say that it is meant for this one, or create it.
+pub(super) fn made_for_another_table(view: &View, content: &Content) -> Option<Refusal> {
+    let candidate = content.candidate.as_ref().ok();
+    let table_id = view.state.as_ref().map(|state| state.metadata.id.as_str());
+    let says = candidate.and_then(Candidate::table_id);
+    match view.head.age_of(content.last_modified_ms) {
+        Age::Before => Some(view::table_replaced()),
+        Age::SameSecond if says.is_some() && says == table_id => None,
+        // It makes a table of its own, or meets this one as one that exists.
+        Age::SameSecond if candidate.is_some_and(judge::is_creation) => None,
+        Age::SameSecond => Some(view::perhaps_replaced()),
+        Age::Since if candidate.is_some_and(judge::is_creation) => None,
+        Age::Since => match candidate.and_then(|candidate| candidate.read_table_id()) {
+            Some(read) if table_id.is_some_and(|table_id| table_id != read) => Some(view::table_replaced()),
+            _ => None,
+        },
+    }
+}
+
+/// The answer to a proposal whose id was used for other content before; not stored.
+pub(in crate::commit) fn reused(stored: &Proposal) -> Proposal {
+    let text = format!("the id {} was used for other content before (now {})", stored.id, stored.status.name());
+    let refusal = Refusal::new(
+        Exception::ProposalReusedException,
+        "PROPOSAL_REUSED",
+        text,
+        "give every proposal an id of its own; ask for the first one's verdict by its id",
+    );
+    Proposal { status: Status::Rejected, refusal: Some(refusal), sync: SyncState::None, ..stored.clone() }
+}
+
+/// The verdict where the staged object is gone before there was one.
+pub(super) fn staged_gone() -> Refusal {
+    Refusal::new(
+        Exception::InvalidCommitException,
+        "STAGED_OBJECT_GONE",
+        "the staged commit was deleted before it could be judged",
+        "stage it under a new id, and leave it where it is until there is a verdict",
+    )
+}
+
+/// Ends a proposal that was broken off for want of time too often, with a named reason.
+pub(in crate::commit) async fn refuse_too_slow(
+    ctx: Context<'_>,
+    staged: &Staged,
+    error: &CommitError,
+) -> Result<(), CommitError> {
+    let mut ahead = Ahead::default();
+    let id = ProposalId(staged.key.id);
+    let mut run = Run {
+        ctx,
+        staged,
+        id,
+        ahead: &mut ahead,
+        content: None,
+        proved: None,
+        fence_waited_ms: 0,
+        look: Look::IfNews,
+        given: String::new(),
+    };
+    run.refuse_unread(fold::too_slow(error)).await.map(|_| ())
+}
