@@ -74,7 +74,13 @@ class Client:
     # Commits
 
     def stage(
-        self, location: str, actions: Iterable[Action], *, read_version: int, proposal_id: str | None = None
+        self,
+        location: str,
+        actions: Iterable[Action],
+        *,
+        read_version: int,
+        read_table_id: str | None = None,
+        proposal_id: str | None = None,
     ) -> Proposal:
         """Puts a commit where Lakewarden finds it: one object below ``_delta_log/_staged_commits/``. Its S3 event has it
         judged. The data files must be there already.
@@ -83,8 +89,11 @@ class Client:
             location: root of the table, ``s3://bucket/path``.
             actions: the commit's lines.
             read_version: the version that the commit read; -1 creates the table.
+            read_table_id: the ``metaData.id`` of the table that was read. With it the commit is never taken for one of another
+                table that stands at the place by then.
             proposal_id: a UUID of your own, so that staging again is the same proposal.
         """
+        actions = _with_info(actions, {"readTableId": read_table_id})
         root = Location.parse(location)
         proposal_id = str(uuid.UUID(proposal_id)) if proposal_id else str(uuid.uuid4())
         key = root.key(staged_name(read_version + 1, proposal_id))
@@ -97,11 +106,14 @@ class Client:
         actions: Iterable[Action],
         *,
         read_version: int,
+        read_table_id: str | None = None,
         proposal_id: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Verdict:
         """:meth:`stage`, then :meth:`wait`."""
-        staged = self.stage(location, actions, read_version=read_version, proposal_id=proposal_id)
+        staged = self.stage(
+            location, actions, read_version=read_version, read_table_id=read_table_id, proposal_id=proposal_id
+        )
         return staged.wait(timeout_s)
 
     def propose(
@@ -111,6 +123,7 @@ class Client:
         *,
         read_version: int,
         read_set: Mapping[str, Any] | None = None,
+        read_table_id: str | None = None,
         proposal_id: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Verdict:
@@ -120,25 +133,27 @@ class Client:
         Args:
             location: root of the table, or ``(database, table)`` of the catalog.
             read_set: what the commit read, as ``commitInfo.readSet`` holds it.
+            read_table_id: see :meth:`stage`.
 
         Raises:
             CommitRefused: the subclass that the verdict names.
             NoVerdictYet: not within ``timeout_s``; it may still come.
             RequestError: the request itself was wrong.
         """
+        actions = _with_info(actions, {"readTableId": read_table_id})
         proposal_id = str(uuid.UUID(proposal_id)) if proposal_id else str(uuid.uuid4())
         path, body = "/v1/commits", {"proposal_id": proposal_id}
         if isinstance(location, tuple):
             path = f"{_table_path(*location)}/commits"
         else:
             body["location"] = Location.parse(location).uri
-        request: dict[str, Any] = {**body, "read_version": read_version, "actions": list(actions)}
+        request: dict[str, Any] = {**body, "read_version": read_version, "actions": actions}
         if read_set is not None:
             request["read_set"] = read_set
         if len(_json(request)) > INLINE_MAX_BYTES:
             root = self.location_of(*location) if isinstance(location, tuple) else str(location)
             staged = self.stage(
-                root, _with_read_set(actions, read_set), read_version=read_version, proposal_id=proposal_id
+                root, _with_info(actions, {"readSet": read_set}), read_version=read_version, proposal_id=proposal_id
             )
             request = {**body, "staged_key": staged_name(staged.version, proposal_id)}
         return self._judge(path, request, proposal_id, timeout_s)
@@ -298,15 +313,18 @@ def encode(actions: Iterable[Action]) -> bytes:
     return b"".join(_json(action) + b"\n" for action in actions)
 
 
-def _with_read_set(actions: Sequence[Action], read_set: Mapping[str, Any] | None) -> list[Action]:
-    """Staged commits hold their read set themselves."""
-    if read_set is None:
-        return list(actions)
+def _with_info(actions: Iterable[Action], more: Mapping[str, Any]) -> list[Action]:
+    """A staged commit says by itself what it read: in its ``commitInfo``, which is made where there is none. Members that
+    are ``None`` are not said."""
+    actions = list(actions)
+    said = {name: value for name, value in more.items() if value is not None}
+    if not said:
+        return actions
     info: dict[str, Any] = {}
     for action in actions:
         info.update(action.get("commitInfo", {}))
     rest = [action for action in actions if "commitInfo" not in action]
-    return [{"commitInfo": {**info, "readSet": read_set}}, *rest]
+    return [{"commitInfo": {**info, **said}}, *rest]
 
 
 def _error(status: int, answer: Mapping[str, Any], proposal_id: str | None) -> Exception:

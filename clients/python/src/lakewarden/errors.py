@@ -71,6 +71,8 @@ class Place:
     column: str | None = None
     expected: str | None = None
     found: str | None = None
+    rows: tuple[int, int] | None = None
+    """First and last row of the file that are the trouble, counted from 0, where that is known."""
 
 
 class CommitRefused(LakewardenError):
@@ -203,4 +205,6 @@ def _winner(raw: Any) -> Winner | None:
 
 def _place(raw: Any) -> Place:
     members = raw if isinstance(raw, Mapping) else {}
-    return Place(*(_text(members, name) for name in ("file", "column", "expected", "found")))
+    rows = members.get("rows")
+    span = (int(rows["first"]), int(rows["last"])) if isinstance(rows, Mapping) else None
+    return Place(*(_text(members, name) for name in ("file", "column", "expected", "found")), rows=span)
