@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ._refusals import check_transaction
 from .client import DEFAULT_TIMEOUT_S, Action, Client
 from .errors import UnsupportedTable
 from .location import Location
@@ -41,8 +42,9 @@ def stage_append(
             timestamps are brought to the width that the Delta table has where nothing is lost; what does not fit is left
             for the server to refuse.
         partition_by: for a table that is created. One that exists keeps its own.
-        app_transaction: ``(application id, version)``: a version that was committed already is refused with the reason
-            ``ALREADY_APPLIED``.
+        app_transaction: ``(application id, version)``. A version that was committed already is refused with the reason
+            ``ALREADY_APPLIED``, before anything is written, so that a job can be run again; one that is below the
+            application's newest, with ``SAME_APPLICATION``: whether it was ever committed cannot be told.
 
     Raises:
         CommitRefused: the subclass that the verdict names, for example ``SchemaMismatchException``.
@@ -54,7 +56,7 @@ def stage_append(
     root = Location.parse(uri)
     if table.num_rows == 0:
         raise ValueError("nothing to append: the table has no rows")
-    found = _delta.read_definition(client.s3, root)
+    found = _delta.read_definition(client.s3, root, app_transaction[0] if app_transaction else None)
     actions: list[Action] = []
     if found is None:
         found = _delta.Definition(-1, _delta.schema_of(table.schema), tuple(partition_by), {})
@@ -79,6 +81,8 @@ def stage_append(
     actions.insert(0, {"commitInfo": info})
     if app_transaction is not None:
         app_id, version = app_transaction
+        # One that comes in after this look is a winner, which the server compares by itself.
+        check_transaction(root.uri, found.version, app_id, version, found.transactions)
         actions.append({"txn": {"appId": app_id, "version": version, "lastUpdated": int(time.time() * 1000)}})
     table = _parquet.conform(table, found.schema)
     for values, rows in _parquet.split(table, found.partition_columns):

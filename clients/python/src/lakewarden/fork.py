@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from ._refusals import check_transaction
 from .client import DEFAULT_TIMEOUT_S, Client
 from .errors import LakewardenError, UnsupportedTable
 from .location import LOG, STAGED, Location, commit_version, key_of_path, list_keys
@@ -83,6 +84,7 @@ class Fork:
 
         Raises:
             LakewardenError: there is no new commit, or more than one.
+            ConcurrentTransactionException: it has an application's transaction that is in the table already.
         """
         s3, at, root = self._client.s3, self._at, self._root
         made = [key for key in list_keys(s3, at.bucket, at.key("")) if key not in self._copied]
@@ -91,11 +93,25 @@ class Fork:
             raise LakewardenError(f"one commit was expected on the fork, {len(logs)} were made")
         body = s3.get_object(Bucket=at.bucket, Key=logs[0])["Body"].read()
         actions = [json.loads(line) for line in body.decode().splitlines() if line.strip()]
+        self._check_transactions(actions)
         files = [key for key in made if not key.startswith(at.key(f"{LOG}/"))]
         new_keys = [root.key(at.relative(key) or "") for key in files]
         self._copy(zip(files, new_keys))
         rebased = [_rebased(action, at) for action in actions]
         return ForkedCommit(root.uri, self.read_version, _with_read(rebased, self.read_version, self.table_id), new_keys)
+
+    def _check_transactions(self, actions: Iterable[Mapping[str, Any]]) -> None:
+        """deltalake records the transactions of an application, and does not look whether they are there already."""
+        from deltalake import DeltaTable
+
+        written = [action["txn"] for action in actions if "txn" in action]
+        if not written:
+            return
+        before = DeltaTable(self.uri, version=self.read_version, storage_options=self.storage_options)
+        for txn in written:
+            found = before.transaction_version(txn["appId"])
+            there = [] if found is None else [(found, None)]
+            check_transaction(self._root.uri, self.read_version, txn["appId"], int(txn["version"]), there)
 
     def remove(self) -> None:
         """Deletes the fork's objects, all of them."""

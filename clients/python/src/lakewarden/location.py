@@ -11,7 +11,6 @@ from urllib.parse import unquote
 LOG = "_delta_log"
 STAGED = "_staged_commits"
 _COMMIT = re.compile(r"^(\d{20})\.json$")
-_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\..+)?\.(?:parquet|json)$")
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,6 @@ def key_of_path(path: str) -> str:
 def commit_version(key: str) -> int | None:
     """Version of ``…/_delta_log/<20 digits>.json``."""
     found = _COMMIT.match(posixpath.basename(key))
-    return int(found.group(1)) if found and posixpath.basename(posixpath.dirname(key)) == LOG else None
-
-
-def checkpoint_version(key: str) -> int | None:
-    found = _CHECKPOINT.match(posixpath.basename(key))
     return int(found.group(1)) if found and posixpath.basename(posixpath.dirname(key)) == LOG else None
 
 
