@@ -5,6 +5,7 @@ import uuid
 
 import pyarrow as pa
 import pytest
+from botocore.exceptions import ClientError
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 import lakewarden
@@ -115,3 +116,104 @@ def test_a_checkpoint_in_parts_counts_where_all_are_there(lake, clients, table):
     for version in range(2):
         clients.s3.delete_object(Bucket=LAKE, Key=f"{log}/{version:020}.json")
     refused_again(lake, table, 7, "ALREADY_APPLIED", None)
+
+
+# Proposals under an id of one's own
+
+
+def staged(clients, uri):
+    """What lies staged: name -> bytes."""
+    keys = [key for key in objects(clients, uri) if "/_staged_commits/" in key]
+    return {key.rsplit("/", 1)[1]: clients.s3.get_object(Bucket=LAKE, Key=key)["Body"].read() for key in keys}
+
+
+def large(app):
+    return [{"commitInfo": {"operation": "STREAMING UPDATE", "note": "x" * 3_600_000}}, *txn(app)[1:]]
+
+
+def stage_and_wait(lake, uri, actions, **more):
+    return lake.stage_and_wait(uri, actions, **more)
+
+
+def propose(lake, uri, actions, **more):
+    return lake.propose(uri, actions, **more)
+
+
+def stage_and_ask(lake, uri, actions, **more):
+    proposal = lake.stage(uri, actions, **more)
+    return lake.wait(proposal.id, location=uri, read_version=more["read_version"])
+
+
+DOORS = {"stage_and_wait": stage_and_wait, "propose": propose, "stage, wait": stage_and_ask}
+
+
+@pytest.mark.parametrize("second", DOORS)
+@pytest.mark.parametrize("first", DOORS)
+def test_other_content_under_a_used_id_is_refused(lake, clients, table, first, second):
+    id = str(uuid.uuid4())
+    assert DOORS[first](lake, table, txn("a"), read_version=1, proposal_id=id).version == 2
+    lies = staged(clients, table)
+    # The same through any door is the same.
+    assert DOORS[second](lake, table, txn("a"), read_version=1, proposal_id=id).version == 2
+    for read_version in (1, 2):
+        with pytest.raises(lakewarden.ProposalReusedException) as refused:
+            DOORS[second](lake, table, txn("b"), read_version=read_version, proposal_id=id)
+        assert (refused.value.reason, refused.value.proposal_id) == ("PROPOSAL_REUSED", id) and refused.value.advice
+    # What was staged first is untouched, and nothing else was committed.
+    assert lies.items() <= staged(clients, table).items()
+    assert lake.latest_version(table) == 2 and lake.verdict(id).version == 2
+
+
+def test_other_content_under_the_id_of_a_large_commit_is_refused(lake, clients, table):
+    id = str(uuid.uuid4())
+    for _ in range(2):
+        assert lake.propose(table, large("a"), read_version=1, proposal_id=id).version == 2
+    lies = staged(clients, table)
+    with pytest.raises(lakewarden.ProposalReusedException):
+        lake.propose(table, large("b"), read_version=1, proposal_id=id)
+    with pytest.raises(lakewarden.ProposalReusedException):
+        lake.propose(table, large("a"), read_version=2, proposal_id=id)
+    assert lies.items() <= staged(clients, table).items() and lake.latest_version(table) == 2
+
+
+def test_a_refused_id_is_used_up(lake, clients, table):
+    id = str(uuid.uuid4())
+    with pytest.raises(lakewarden.InvalidRefused):
+        lake.stage_and_wait(table, [{"add": {"path": 5}}], read_version=1, proposal_id=id)
+    for read_version in (1, 0):
+        with pytest.raises(lakewarden.ProposalReusedException):
+            lake.stage_and_wait(table, txn("a"), read_version=read_version, proposal_id=id)
+    assert lake.latest_version(table) == 1
+
+
+def test_a_put_whose_answer_was_lost_is_no_other_content(lake, clients, table, monkeypatch):
+    """And one that met another put is tried again."""
+    real, told = lake.s3.put_object, []
+
+    def put_object(**arguments):
+        told.append(arguments["IfNoneMatch"])
+        if len(told) == 1:
+            raise ClientError({"Error": {"Code": "ConditionalRequestConflict"}, "ResponseMetadata": {"HTTPStatusCode": 409}}, "PutObject")
+        real(**arguments)
+        return real(**arguments)
+
+    monkeypatch.setattr(lake.s3, "put_object", put_object)
+    assert lake.stage_and_wait(table, txn("a"), read_version=1).version == 2
+    assert told == ["*", "*"]
+
+
+def test_the_same_staged_from_many_threads_at_once_is_one_commit(lake, server, clients, table):
+    id, told = str(uuid.uuid4()), []
+
+    def work(app):
+        try:
+            told.append(client_of(server, clients).stage_and_wait(table, txn(app), read_version=1, proposal_id=id).version)
+        except lakewarden.ProposalReusedException:
+            told.append("other")
+
+    threads = [threading.Thread(target=work, args=[app]) for app in "aabb"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, told)) == ["2", "2", "other", "other"] and lake.latest_version(table) == 2

@@ -207,4 +207,5 @@ def _place(raw: Any) -> Place:
     members = raw if isinstance(raw, Mapping) else {}
     rows = members.get("rows")
     span = (int(rows["first"]), int(rows["last"])) if isinstance(rows, Mapping) else None
-    return Place(*(_text(members, name) for name in ("file", "column", "expected", "found")), rows=span)
+    file, column, expected, found = (_text(members, name) for name in ("file", "column", "expected", "found"))
+    return Place(file, column, expected, found, span)
