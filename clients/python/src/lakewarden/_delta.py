@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from . import _parquet
 from .client import Action
 from .errors import LakewardenError
 from .location import LOG, Location, commit_version, list_keys
@@ -130,9 +131,8 @@ def _definition(
 
 def creating(definition: Definition) -> list[Action]:
     """The actions of a first commit."""
-    has_ntz = any(field["type"] == "timestamp_ntz" for field in definition.schema["fields"])
     protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 2}
-    if has_ntz:
+    if _has_type(definition.schema, "timestamp_ntz"):
         features = ["timestampNtz"]
         protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
     metadata = {
@@ -146,6 +146,14 @@ def creating(definition: Definition) -> list[Action]:
     return [{"protocol": protocol}, {"metaData": metadata}]
 
 
+def _has_type(schema: Any, name: str) -> bool:
+    """At any depth."""
+    if isinstance(schema, dict):
+        members = [schema.get(member) for member in ("type", "elementType", "keyType", "valueType")]
+        return any(_has_type(one, name) for one in (*members, *schema.get("fields", ())))
+    return bool(schema == name)
+
+
 def schema_of(schema: pa.Schema) -> dict[str, Any]:
     """The Delta schema of an Arrow schema."""
     return {"type": "struct", "fields": [_field(field) for field in schema]}
@@ -157,6 +165,7 @@ def _field(field: pa.Field) -> dict[str, Any]:
 
 def _type(kind: pa.DataType) -> Any:
     is_ = pa.types
+    kind = _parquet.plain(kind)
     for check, name in (
         (is_.is_int64, "long"), (is_.is_int32, "integer"), (is_.is_int16, "short"), (is_.is_int8, "byte"),
         (is_.is_float64, "double"), (is_.is_float32, "float"), (is_.is_boolean, "boolean"), (is_.is_date, "date"),
@@ -168,9 +177,7 @@ def _type(kind: pa.DataType) -> Any:
         return "timestamp" if kind.tz else "timestamp_ntz"
     if is_.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
-    if is_.is_dictionary(kind):
-        return _type(kind.value_type)
-    if is_.is_list(kind) or is_.is_large_list(kind):
+    if is_.is_list(kind):
         return {"type": "array", "elementType": _type(kind.value_type), "containsNull": kind.value_field.nullable}
     if is_.is_struct(kind):
         return {"type": "struct", "fields": [_field(kind.field(at)) for at in range(kind.num_fields)]}

@@ -19,6 +19,8 @@ from .verdict import Verdict
 if TYPE_CHECKING:
     import pyarrow
 
+    from . import _delta
+
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -39,8 +41,8 @@ def stage_append(
     Args:
         uri: root of the table.
         table: the rows; at least one. Columns are found by their exact names. Integers, floats, text, decimals and
-            timestamps are brought to the width that the Delta table has where nothing is lost; what does not fit is left
-            for the server to refuse.
+            timestamps, also nested ones, are brought to the width that the Delta table has where nothing is lost; what
+            does not fit is left for the server to refuse.
         partition_by: for a table that is created. One that exists keeps its own.
         app_transaction: ``(application id, version)``. A version that was committed already is refused with the reason
             ``ALREADY_APPLIED``, before anything is written, so that a job can be run again; one that is below the
@@ -49,7 +51,8 @@ def stage_append(
     Raises:
         CommitRefused: the subclass that the verdict names, for example ``SchemaMismatchException``.
         UnsupportedTable: the table maps its columns to other names.
-        ValueError: no rows, or a partition column is missing.
+        ValueError: no rows; a partition column is missing; or values that Delta cannot hold, such as nanoseconds.
+            Nothing was written then.
     """
     from . import _delta, _parquet
 
@@ -86,12 +89,12 @@ def stage_append(
         actions.append({"txn": {"appId": app_id, "version": version, "lastUpdated": int(time.time() * 1000)}})
     table = _parquet.conform(table, found.schema)
     for values, rows in _parquet.split(table, found.partition_columns):
-        actions.append(_write(client, root, values, rows, found.schema))
+        actions.append(_write(client, root, values, rows, found))
     return client.stage_and_wait(uri, actions, read_version=found.version, timeout_s=timeout_s)
 
 
 def _write(
-    client: Client, root: Location, values: dict[str, str | None], rows: pyarrow.Table, schema: dict[str, Any]
+    client: Client, root: Location, values: dict[str, str | None], rows: pyarrow.Table, definition: _delta.Definition
 ) -> Action:
     from . import _parquet
 
@@ -99,7 +102,7 @@ def _write(
     relative = "/".join([*folders, f"part-{uuid.uuid4()}.snappy.parquet"])
     sink = io.BytesIO()
     _parquet.write(rows, sink)
-    body = sink.getvalue()
+    body, stats = sink.getvalue(), _parquet.statistics(rows, definition.schema, definition.partition_columns)
     client.s3.put_object(Bucket=root.bucket, Key=root.key(relative), Body=body)
     return {
         "add": {
@@ -109,7 +112,7 @@ def _write(
             "size": len(body),
             "modificationTime": int(time.time() * 1000),
             "dataChange": True,
-            "stats": json.dumps(_parquet.statistics(rows, schema), separators=(",", ":")),
+            "stats": stats,
         }
     }
 
