@@ -51,6 +51,10 @@ class ProposalExpired(LakewardenError):
         self.verdict = verdict
 
 
+class NothingCommitted(LakewardenError):
+    """There was nothing to do on a fork, so that nothing was committed there."""
+
+
 class UnsupportedTable(LakewardenError):
     """The table needs something that this package cannot write."""
 
