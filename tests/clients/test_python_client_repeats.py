@@ -12,6 +12,7 @@ import lakewarden
 from conftest import LAKE
 from lakewarden import stage_append, stage_from_fork
 from test_python_client import client_of, ids, lake, numbers, objects, open_table, table, txn, uri  # noqa: F401
+from test_unity import managed, unity  # noqa: F401
 
 
 def prefix(uri):
@@ -217,3 +218,36 @@ def test_the_same_staged_from_many_threads_at_once_is_one_commit(lake, server, c
     for thread in threads:
         thread.join()
     assert sorted(map(str, told)) == ["2", "2", "other", "other"] and lake.latest_version(table) == 2
+
+
+# Commits whose events do not come
+
+
+def test_a_commit_whose_event_is_lost_is_told_of(lake, server, clients, table):
+    server.pause_events()
+    try:
+        assert lake.stage_and_wait(table, txn("a"), read_version=1, timeout_s=20).version == 2
+        unknown = lake.stage(table, txn("b"), read_version=2)
+        with pytest.raises(lakewarden.NoVerdictYet) as late:
+            lake.wait(unknown.id, timeout_s=0.3)
+        assert late.value.proposal_id == unknown.id
+    finally:
+        server.resume_events()
+    assert unknown.wait().version == 3
+
+
+def test_a_catalog_managed_table_says_so(lake, clients, managed):
+    """Events of such tables judge nothing."""
+    commit = [managed.info(1), managed.file()]
+    with pytest.raises(lakewarden.UnsupportedTableException) as refused:
+        lake.stage_and_wait(managed.uri, commit, read_version=0, timeout_s=10)
+    assert refused.value.reason == "CATALOG_MANAGED" and refused.value.advice
+    with pytest.raises(lakewarden.UnsupportedTableException) as refused:
+        lake.propose(managed.uri, commit, read_version=0)
+    assert refused.value.reason == "CATALOG_MANAGED"
+    before = objects(clients, managed.uri)
+    with pytest.raises(lakewarden.UnsupportedTable, match="catalog-managed"):
+        stage_append(lake, managed.uri, pa.table({"id": [1]}))
+    with pytest.raises(lakewarden.UnsupportedTable, match="catalog-managed"):
+        stage_from_fork(lake, managed.uri, lambda table: table.delete())
+    assert objects(clients, managed.uri) == before

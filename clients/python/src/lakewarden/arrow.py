@@ -50,7 +50,7 @@ def stage_append(
 
     Raises:
         CommitRefused: the subclass that the verdict names, for example ``SchemaMismatchException``.
-        UnsupportedTable: the table maps its columns to other names.
+        UnsupportedTable: the table maps its columns to other names, or is catalog-managed.
         ValueError: no rows; a partition column is missing; or values that Delta cannot hold, such as nanoseconds.
             Nothing was written then.
     """
@@ -68,6 +68,8 @@ def stage_append(
         raise ValueError(f"{uri} is partitioned by {list(found.partition_columns)}, not by {list(partition_by)}")
     if found.configuration.get("delta.columnMapping.mode", "none") != "none":
         raise UnsupportedTable(f"{uri} maps its columns to other names: use stage_from_fork")
+    if found.is_catalog_managed:
+        raise UnsupportedTable(f"{uri} is catalog-managed: its catalog alone commits to it; write with a client of the catalog")
     missing = [column for column in found.partition_columns if column not in table.column_names]
     if missing:
         raise ValueError(f"the partition columns {missing} are missing")

@@ -33,6 +33,8 @@ DEFAULT_TIMEOUT_S = 60.0
 INLINE_MAX_BYTES = 3_500_000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 _REQUEST_TIMEOUT_S = 35
+# After that long without a sign of a staged commit the server is told of it.
+_UNSEEN_S = 5.0
 _CONFLICT_PAUSES_S = (0.1, 0.5, 2.0)
 
 
@@ -48,10 +50,9 @@ class Proposal:
 
     def wait(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
         """See :meth:`Client.wait`. A verdict that the id got for another proposal is not taken for this one's:
-        ``ProposalReusedException``."""
-        return self.client.wait(
-            self.id, timeout_s=timeout_s, location=self.location, read_version=self.version - 1
-        )
+        ``ProposalReusedException``. Where nothing is seen of it for some seconds the server is told of it: its event was
+        lost, or the table is one whose events are not listened to, which is refused as ``CATALOG_MANAGED`` then."""
+        return self.client._wait(self.id, timeout_s, self.location, self.version - 1, self)
 
 
 class Client:
@@ -253,10 +254,23 @@ class Client:
                 another proposal.
             NoVerdictYet: not within ``timeout_s``; it may still come.
         """
-        ends, pause, seen = time.monotonic() + timeout_s, _FIRST_PAUSE_S, None
+        return self._wait(proposal_id, timeout_s, location, read_version, None)
+
+    def _wait(
+        self,
+        proposal_id: str,
+        timeout_s: float,
+        location: str | None,
+        read_version: int | None,
+        unseen: Proposal | None,
+    ) -> Verdict:
+        began, pause, seen = time.monotonic(), _FIRST_PAUSE_S, None
+        ends = began + timeout_s
         while True:
             try:
                 found = self.verdict(proposal_id, location=location)
+                if found is None and unseen and time.monotonic() - began > min(_UNSEEN_S, timeout_s / 2):
+                    found, unseen = self._tell(unseen), None
             except RequestError as error:
                 if error.status not in (429, 500, 502, 503, 504):
                     raise
@@ -273,6 +287,17 @@ class Client:
                 raise NoVerdictYet(proposal_id, timeout_s, seen)
             time.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE_S)
+
+    def _tell(self, staged: Proposal) -> Verdict | None:
+        """Has a staged commit judged whose event does not come."""
+        key = staged_name(staged.version, staged.id)
+        status, answer = self._send("POST", "/v1/commits", {"location": staged.location, "staged_key": key})
+        if "status" in answer and "proposal_id" in answer:
+            return Verdict.from_json(answer)
+        if is_refusal_name(str(answer.get("error"))):
+            raise _error(status, answer, staged.id)
+        # Whatever else it says, the event may still come.
+        return None
 
     def latest_version(self, location: str) -> int:
         """The newest version that the table's log has; -1 where there is no table. One or two requests to S3."""

@@ -66,9 +66,16 @@ class Fork:
 
     def _fill(self) -> None:
         from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
         s3, root = self._client.s3, self._root
-        found = DeltaTable(root.escaped_uri, storage_options=self.storage_options)
+        try:
+            found = DeltaTable(root.escaped_uri, storage_options=self.storage_options)
+        except TableNotFoundError:
+            raise
+        except DeltaError as error:
+            # Catalog-managed tables, for example.
+            raise UnsupportedTable(f"deltalake cannot open {root.uri}: {error}") from error
         self.read_version, self.table_id = found.version(), str(found.metadata().id)
         there = set(list_keys(s3, root.bucket, root.key("")))
         log = root.key(f"{LOG}/")
