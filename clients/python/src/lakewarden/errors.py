@@ -51,6 +51,10 @@ class ProposalExpired(LakewardenError):
         self.verdict = verdict
 
 
+class NothingCommitted(LakewardenError):
+    """There was nothing to do on a fork, so that nothing was committed there."""
+
+
 class UnsupportedTable(LakewardenError):
     """The table needs something that this package cannot write."""
 
@@ -207,4 +211,5 @@ def _place(raw: Any) -> Place:
     members = raw if isinstance(raw, Mapping) else {}
     rows = members.get("rows")
     span = (int(rows["first"]), int(rows["last"])) if isinstance(rows, Mapping) else None
-    return Place(*(_text(members, name) for name in ("file", "column", "expected", "found")), rows=span)
+    file, column, expected, found = (_text(members, name) for name in ("file", "column", "expected", "found"))
+    return Place(file, column, expected, found, span)

@@ -1,6 +1,7 @@
 //! One proposal, from its staged object to its verdict.
 
 mod admit;
+mod refusals;
 mod refuse;
 mod tell;
 
@@ -28,8 +29,9 @@ use crate::location::Location;
 use crate::store::{Consistency, ETag, ObjectKey};
 
 use admit::Proof;
-use refuse::{made_for_another_table, staged_gone};
-pub(super) use refuse::{refuse_too_slow, reused};
+use refusals::{made_for_another_table, staged_gone};
+pub(super) use refusals::reused;
+pub(super) use refuse::refuse_too_slow;
 pub(super) use tell::{Decided, tell};
 
 /// Times a proposal is judged again because the table moved.
