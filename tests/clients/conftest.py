@@ -43,6 +43,21 @@ def own_server(binary, tmp_path):
 
 
 @pytest.fixture
+def servers(binary, tmp_path):
+    """Makes servers on one data folder; none outlives the test. What is killed had a power cut."""
+    started = []
+
+    def start():
+        server = Server(tmp_path / "server", data_dir=tmp_path / "data").start()
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.kill()
+
+
+@pytest.fixture
 def unique():
     """A name that no other test uses."""
     return f"t{next(_numbers)}"

@@ -9,7 +9,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 import lakewarden_server
 from conftest import LAKE, Clients
-from lakewarden_server import Server
 
 TABLE = {
     "Name": "orders",
@@ -17,21 +16,6 @@ TABLE = {
     "StorageDescriptor": {"Location": "s3://lake/process/orders", "Columns": [{"Name": "id", "Type": "bigint"}]},
 }
 NAMES = {"DatabaseName": "process", "TableName": "orders"}
-
-
-@pytest.fixture
-def servers(binary, tmp_path):
-    """Makes servers on one data folder; none outlives the test."""
-    started = []
-
-    def start():
-        server = Server(tmp_path / "server", data_dir=tmp_path / "data").start()
-        started.append(server)
-        return server
-
-    yield start
-    for server in started:
-        server.kill()
 
 
 def run_to_the_end(command, **options):

@@ -9,22 +9,6 @@ import requests
 
 from conftest import Clients
 from delta import Delta, rows
-from lakewarden_server import Server
-
-
-@pytest.fixture
-def servers(binary, tmp_path):
-    """Makes servers on one data folder; none outlives the test."""
-    started = []
-
-    def start():
-        server = Server(tmp_path / "server", data_dir=tmp_path / "data").start()
-        started.append(server)
-        return server
-
-    yield start
-    for server in started:
-        server.kill()
 
 
 def call(server, table, proposal):

@@ -11,18 +11,20 @@ use serde_json::{Value, json};
 /// Seconds after which to ask again, or to try again what ran out of time or met a fence.
 const RETRY_AFTER_S: &str = "2";
 
-/// Status and JSON body of an answer.
+/// Status and JSON body of an answer; null where there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Value,
     /// Where to ask for what there is no answer to yet.
     pub(crate) ask_at: Option<String>,
+    /// Methods that there are, where the one of the call is none of them.
+    pub(crate) allow: Option<String>,
 }
 
 impl Answer {
     pub(crate) fn plain(status: u16, body: Value) -> Answer {
-        Answer { status, body, ask_at: None }
+        Answer { status, body, ask_at: None, allow: None }
     }
 
     pub(crate) fn ok(body: Value) -> Answer {
@@ -30,7 +32,7 @@ impl Answer {
     }
 
     pub(crate) fn error(status: u16, error: &str, message: impl Into<String>, advice: &str) -> Answer {
-        Answer { status, body: json!({"error": error, "message": message.into(), "advice": advice}), ask_at: None }
+        Answer::plain(status, json!({"error": error, "message": message.into(), "advice": advice}))
     }
 
     /// The verdict on a proposal that was just made: a refusal is an error of HTTP, too.
@@ -40,7 +42,7 @@ impl Answer {
             (Status::Rejected, _) => 409,
             _ => 200,
         };
-        Answer { status, body: verdict.to_json(), ask_at: None }
+        Answer::plain(status, verdict.to_json())
     }
 
     /// The commit is taken on, and judged in the background: where to ask for its verdict.
@@ -52,7 +54,7 @@ impl Answer {
         if let Some(body) = body.as_object_mut() {
             body.insert("ask".into(), ask_at.as_str().into());
         }
-        Answer { status: 202, body, ask_at: Some(ask_at) }
+        Answer { ask_at: Some(ask_at), ..Answer::plain(202, body) }
     }
 
     /// No verdict: nothing is lost, and `proposal_id` finds the proposal again.
@@ -96,9 +98,15 @@ impl Answer {
 
     pub(crate) fn into_response(self) -> ApiGatewayV2httpResponse {
         let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let has_body = !self.body.is_null();
+        if has_body {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
         if matches!(self.status, 202 | 429 | 503) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_S));
+        }
+        if let Some(Ok(allow)) = self.allow.as_deref().map(HeaderValue::from_str) {
+            headers.insert(header::ALLOW, allow);
         }
         if let Some(Ok(ask_at)) = self.ask_at.as_deref().map(HeaderValue::from_str) {
             headers.insert(header::LOCATION, ask_at);
@@ -106,7 +114,7 @@ impl Answer {
         let mut response = ApiGatewayV2httpResponse::default();
         response.status_code = i64::from(self.status);
         response.headers = headers;
-        response.body = Some(Body::Text(self.body.to_string()));
+        response.body = has_body.then(|| Body::Text(self.body.to_string()));
         response
     }
 }

@@ -4,24 +4,18 @@ mod answer;
 mod commands;
 mod rebuild;
 mod request;
+mod routes;
 mod unity;
 mod uploads;
 
 use aws_lambda_events::apigw::{ApiGatewayV2httpRequest, ApiGatewayV2httpResponse};
-use aws_lambda_events::http::Method;
-use lakewarden_core::commit::unity::BASE;
+use lakewarden_core::commit::unity::routes::{find, methods_of};
+use lakewarden_core::commit::unity::{BASE, methods_at};
 use lakewarden_core::ports::{App, Deadline};
 
 use answer::Answer;
 use request::Call;
-
-const ROUTES: &str = "POST /v1/commits, GET /v1/commits?location=, GET /v1/commits/{proposal_id}, \
-    GET /v1/commits/alarms?location=, POST /v1/commits/uploads, \
-    POST and GET /v1/databases/{database}/tables/{table}/commits, \
-    GET /v1/databases/{database}/tables/{table}/commits/{proposal_id}, \
-    GET /v1/databases/{database}/tables/{table}/commits/alarms, \
-    POST and GET /v1/databases/{database}/tables/{table}/commits/rebuild, \
-    POST /v1/databases/{database}/tables/{table}/commits/uploads, and Unity Catalog's below /api/2.1/unity-catalog";
+use routes::{OF_TABLE, ROUTES, Target};
 
 /// Answers one request. Never fails: trouble is an answer too.
 pub async fn handle(app: &App, request: ApiGatewayV2httpRequest, deadline: Deadline) -> ApiGatewayV2httpResponse {
@@ -37,35 +31,54 @@ pub async fn handle(app: &App, request: ApiGatewayV2httpRequest, deadline: Deadl
 
 async fn route(app: &App, call: &Call, deadline: Deadline) -> Answer {
     let segments: Vec<&str> = call.segments.iter().map(String::as_str).collect();
-    if let ["v1", "databases", database, "tables", table, "commits", "rebuild"] = segments.as_slice() {
-        return rebuild::answer(app, call, (database, table), deadline).await;
+    let below = segments.strip_prefix(BASE.as_slice());
+    let methods = below.map_or_else(|| methods_of(ROUTES, &segments), methods_at);
+    if !methods.is_empty() && !methods.contains(&call.method.as_str()) {
+        return other_method(call, &methods);
     }
-    if let Some(rest) = segments.strip_prefix(BASE.as_slice()) {
+    if let Some(rest) = below {
         return unity::answer(app, call, rest, deadline).await;
     }
-    let (root, rest) = match segments.as_slice() {
-        ["v1", "commits", rest @ ..] => (None, rest),
-        ["v1", "databases", database, "tables", table, "commits", rest @ ..] => {
-            match commands::locate(app, database, table).await {
-                Ok(root) => (Some(root), rest),
-                Err(answer) => return answer,
-            }
-        }
-        _ => return unknown(call),
+    let Some((target, names)) = find(ROUTES, call.method.as_str(), &segments) else { return unknown(call) };
+    let table = match names.as_slice() {
+        [database, table, ..] if segments.get(1) == Some(&OF_TABLE) => Some((*database, *table)),
+        _ => None,
     };
-    match (&call.method, rest) {
-        (&Method::POST, []) => commands::propose(app, call, root, deadline).await,
-        (&Method::GET, []) => commands::list(app, call, root).await,
-        (&Method::GET, ["alarms"]) => commands::alarms(app, call, root).await,
-        (&Method::POST, ["uploads"]) => uploads::offer(app, call, root).await,
-        (&Method::GET, [id]) => commands::get(app, call, root, id).await,
-        _ => unknown(call),
+    if let (Target::Rebuild, Some(table)) = (target, table) {
+        return rebuild::answer(app, call, table, deadline).await;
     }
+    let root = match table {
+        Some((database, table)) => match commands::locate(app, database, table).await {
+            Ok(root) => Some(root),
+            Err(answer) => return answer,
+        },
+        None => None,
+    };
+    match (target, names.last()) {
+        (Target::Propose, _) => commands::propose(app, call, root, deadline).await,
+        (Target::List, _) => commands::list(app, call, root).await,
+        (Target::Alarms, _) => commands::alarms(app, call, root).await,
+        (Target::OfferUpload, _) => uploads::offer(app, call, root).await,
+        (Target::Get, Some(id)) => commands::get(app, call, root, id).await,
+        (Target::Get | Target::Rebuild, _) => unknown(call),
+    }
+}
+
+fn other_method(call: &Call, methods: &[&str]) -> Answer {
+    let mut methods = methods.to_vec();
+    methods.sort_unstable();
+    methods.dedup();
+    let allow = methods.join(", ");
+    let text = format!("{} has no {}", call.path, call.method);
+    let answer = Answer::error(405, "MethodNotAllowed", text, &format!("there are: {allow}"));
+    Answer { allow: Some(allow), ..answer }
 }
 
 fn unknown(call: &Call) -> Answer {
     let text = format!("{} {} does not exist", call.method, call.path);
-    Answer::error(404, "UnknownRoute", text, &format!("there are: {ROUTES}"))
+    let all: Vec<String> = ROUTES.iter().map(|route| format!("{} {}", route.method.name(), route.path)).collect();
+    let advice = format!("there are: {}, and Unity Catalog's below /{}", all.join(", "), BASE.join("/"));
+    Answer::error(404, "UnknownRoute", text, &advice)
 }
 
 #[cfg(test)]

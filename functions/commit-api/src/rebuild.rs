@@ -22,7 +22,7 @@ pub(crate) async fn answer(app: &App, call: &Call, (database, table): (&str, &st
     };
     let status = if call.method == Method::POST { 202 } else { 200 };
     match asked {
-        Ok(progress) => Answer { status, body: Progress::to_json(&progress), ask_at: None },
+        Ok(progress) => Answer::plain(status, Progress::to_json(&progress)),
         Err(RequestError::NoTable(name)) => Answer::error(
             404,
             "TableNotFound",

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 use aws_lambda_events::encodings::Body;
 use base64::Engine;
@@ -151,7 +153,9 @@ async fn bad_requests_are_told_what_to_do() {
     let (_, app) = app();
     for (method, path, body, status, error) in [
         ("GET", "/v1/nothing", None, 404, "UnknownRoute"),
-        ("PUT", "/v1/commits", None, 404, "UnknownRoute"),
+        ("PUT", "/v1/commits", None, 405, "MethodNotAllowed"),
+        ("PATCH", "/api/2.1/unity-catalog/tables/unity.d.t", None, 405, "MethodNotAllowed"),
+        ("DELETE", "/v1/databases/d/tables/t/commits/rebuild", None, 405, "MethodNotAllowed"),
         ("POST", "/v1/commits", Some("{"), 400, "MalformedBody"),
         ("POST", "/v1/commits", Some(r#"{"location":"s3://a","location":"s3://b"}"#), 400, "MalformedBody"),
         ("POST", "/v1/commits", Some("{}"), 422, "InvalidRequest"),
@@ -351,4 +355,34 @@ async fn alarms_of_a_table_are_listed() {
     assert_eq!(status, 422);
     let (status, _) = call(&app, "GET", "/v1/commits/alarms", None).await;
     assert_eq!(status, 422);
+}
+
+#[test]
+fn every_route_is_described_and_nothing_else() {
+    let described: Value = serde_json::from_str(include_str!("openapi.json")).unwrap();
+    let mut operations = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            assert!(operations.insert(format!("{} {path}", method.to_uppercase())));
+            assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{operation}");
+            let named = operation["parameters"].as_array().into_iter().flatten().filter(|one| one["in"] == "path");
+            let named: Vec<String> = named.map(|one| format!("{{{}}}", one["name"].as_str().unwrap())).collect();
+            let in_path: Vec<&str> = path.split('/').filter(|segment| segment.starts_with('{')).collect();
+            assert_eq!(named, in_path, "{path}");
+        }
+    }
+    let own = crate::routes::ROUTES.iter().map(|route| format!("{} {}", route.method.name(), route.path));
+    let base = lakewarden_core::commit::unity::BASE.join("/");
+    let unity = lakewarden_core::commit::unity::served().map(|(method, path)| format!("{method} /{base}{path}"));
+    assert_eq!(operations, own.chain(unity).collect());
+    // Whatever is referred to is there.
+    let text = described.to_string();
+    for (kind, at) in [("schemas", "schemas"), ("responses", "responses"), ("headers", "headers")] {
+        let mark = format!("#/components/{kind}/");
+        let names = text.split(&mark).skip(1).map(|rest| rest.split('"').next().unwrap());
+        for name in names {
+            assert!(described[at].get(name).is_some(), "there is no {kind}/{name}");
+        }
+    }
 }

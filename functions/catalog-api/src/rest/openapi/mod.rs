@@ -1,4 +1,5 @@
-//! `docs/openapi.yaml`, made from the table of routes and the service model, so that it cannot say anything else.
+//! `docs/openapi.yaml`, made from the table of routes and the service model, so that it cannot say anything else; and of
+//! commits from commit-api's `openapi.json`, which a test there holds against that function's routes.
 //!
 //! The test fails when the file is not what it should be; this writes it anew:
 //!
@@ -32,8 +33,13 @@ key in the keys' order: `?value=2026&value=eu%2Fwest`.
 Errors have the names of the service in `__type`; a repeated query parameter that is no list, an unknown one, and a body \
 where there should be none are refused with 422. HEAD is served wherever GET is.
 
-Commits (`/v1/commits`, `/v1/databases/{database}/tables/{table}/commits`) are described in functions/commit-api/README.md.
+Commits (`/v1/commits`, `/v1/databases/{database}/tables/{table}/commits`) have errors of their own: `error`, `message` and \
+`advice`, or a verdict. So do Unity Catalog's calls below `/api/2.1/unity-catalog`, which on AWS are an API of their own with \
+bearer tokens. What is behind them: functions/commit-api/README.md and docs/doors.md.
 ";
+
+/// Paths and schemas of commit-api.
+const COMMITS: &str = include_str!("../../../../commit-api/src/openapi.json");
 
 /// Statuses of errors, with what they mean.
 const ERRORS: [(u16, &str); 10] = [
@@ -56,19 +62,31 @@ fn document() -> Value {
     let mut ids = HashSet::new();
     for route in ROUTES {
         let operation = operation(route, &mut schemas, &mut ids);
-        let at = paths.entry(route.path).or_insert_with(|| json!({}));
+        let at = paths.entry(route.path.to_owned()).or_insert_with(|| json!({}));
         at.as_object_mut().unwrap().insert(route.method.to_lowercase(), operation);
     }
     let mut responses: Map<String, Value> =
         ERRORS.iter().map(|(status, meaning)| (format!("Error{status}"), error_response(meaning))).collect();
     responses.extend(gateway_responses());
+    let mut all: Map<String, Value> = schemas.used().clone().into_iter().collect();
+    let commits: Map<String, Value> = serde_json::from_str(COMMITS).unwrap();
+    let members = |name: &str| commits[name].as_object().unwrap().clone();
+    for (whole, part) in [(&mut all, members("schemas")), (&mut responses, members("responses"))] {
+        for (name, value) in part {
+            assert!(whole.insert(name.clone(), value).is_none(), "both functions have a {name}");
+        }
+    }
+    for (path, operations) in members("paths") {
+        assert!(!paths.contains_key(path.as_str()), "both functions answer {path}");
+        paths.insert(path, operations);
+    }
     json!({
         "openapi": "3.1.0",
-        "info": { "title": "Lakewarden catalog", "version": env!("CARGO_PKG_VERSION"), "description": ABOUT,
+        "info": { "title": "Lakewarden", "version": env!("CARGO_PKG_VERSION"), "description": ABOUT,
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" } },
         "servers": [{ "url": "http://127.0.0.1:8700", "description": "on a laptop" }],
         "paths": paths,
-        "components": { "responses": responses, "schemas": schemas.used() },
+        "components": { "headers": members("headers"), "responses": responses, "schemas": all },
     })
 }
 

@@ -144,6 +144,27 @@ fn field_of(column: &Value) -> Value {
     }
 }
 
+/// Fields of a Delta schema and its partition columns, from ColumnInfos.
+pub(super) fn to_schema(columns: &[Value]) -> (Vec<Value>, Vec<String>) {
+    let mut keys: Vec<(i64, String)> = Vec::new();
+    let mut fields = Vec::new();
+    for column in columns {
+        let name = column.get("name").and_then(Value::as_str).unwrap_or_default();
+        if let Some(index) = column.get("partition_index").and_then(Value::as_i64) {
+            keys.push((index, name.to_owned()));
+        }
+        let mut field = field_of(column);
+        if let Some(field) = field.as_object_mut() {
+            let nullable = column.get("nullable").and_then(Value::as_bool).unwrap_or(true);
+            field.entry("nullable").or_insert(nullable.into());
+            field.entry("metadata").or_insert_with(|| json!({}));
+        }
+        fields.push(field);
+    }
+    keys.sort();
+    (fields, keys.into_iter().map(|(_, name)| name).collect())
+}
+
 /// Columns and partition keys for the catalog, from the columns of a call.
 pub(super) fn to_catalog(columns: &[Value]) -> (Vec<Value>, Vec<Value>) {
     let (mut plain, mut keys) = (Vec::new(), Vec::new());

@@ -23,12 +23,12 @@ pub(super) struct CommitCall {
 }
 
 #[derive(Debug, Deserialize)]
-struct CommitInfo {
-    version: i64,
-    timestamp: i64,
-    file_name: String,
-    file_size: i64,
-    file_modification_timestamp: i64,
+pub(super) struct CommitInfo {
+    pub(super) version: i64,
+    pub(super) timestamp: i64,
+    pub(super) file_name: String,
+    pub(super) file_size: i64,
+    pub(super) file_modification_timestamp: i64,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -70,7 +70,7 @@ fn check_uri(found: &Found, uri: Option<&str>) -> Result<(), UnityError> {
 }
 
 /// What the client says is in the log is looked for there; what is not is put there.
-async fn mark_published(ctx: Context<'_>, found: &Found, up_to: Version) -> Result<(), UnityError> {
+pub(super) async fn mark_published(ctx: Context<'_>, found: &Found, up_to: Version) -> Result<(), UnityError> {
     let known = unpublished(ctx.ports(), &found.root, Version(0), None).await?;
     if up_to > known.latest {
         let text = format!("latest_backfilled_version is {up_to}, and the table is at version {}", known.latest);
@@ -82,7 +82,7 @@ async fn mark_published(ctx: Context<'_>, found: &Found, up_to: Version) -> Resu
     Ok(())
 }
 
-fn asked(found: &Found, info: &CommitInfo) -> Result<Asked, UnityError> {
+pub(super) fn asked(found: &Found, info: &CommitInfo) -> Result<Asked, UnityError> {
     let at = found.root.object(&format!("{LOG_DIR}/{STAGED_DIR}/{}", info.file_name));
     let key = StagedKey::parse(&at)
         .filter(|key| key.root == found.root)
@@ -121,7 +121,7 @@ fn answer(asked: &Asked, ratification: Ratification) -> Result<(), UnityError> {
 }
 
 /// Everything that a client shows is the message.
-fn text_of(refusal: &Refusal) -> String {
+pub(super) fn text_of(refusal: &Refusal) -> String {
     let winner = refusal.winner.as_ref().map(|winner| format!(" (version {})", winner.version)).unwrap_or_default();
     format!("{:?} [{}]: {}{winner}; {}", refusal.exception, refusal.reason, refusal.message, refusal.advice)
 }

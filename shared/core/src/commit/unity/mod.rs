@@ -2,12 +2,15 @@
 //!
 //! The one catalog is a deployment's own: its schemas are the databases of the Glue-compatible catalog, its tables their
 //! tables. A table that was created here has a UUID, which its commit calls name (`table_item` finds the table by it).
-//! `commits` has the commit calls, `tables` and `schemas` what clients ask before, `columns` the types.
+//! `commits` has the commit calls, `tables` and `schemas` what clients ask before, `columns` the types, `delta` the newer
+//! Delta API over the same tables.
 
 mod columns;
 mod commits;
+mod delta;
 mod error;
 mod names;
+pub mod routes;
 mod schemas;
 mod table_item;
 mod tables;
@@ -20,10 +23,64 @@ use serde_json::{Value, json};
 
 use super::context::Context;
 pub use error::UnityError;
+use routes::{Method, Route, find};
 
 /// What comes before every path.
 pub const BASE: [&str; 3] = ["api", "2.1", "unity-catalog"];
-const ROUTES: &str = "catalogs, schemas, staging-tables, tables, delta/preview/commits";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Catalogs,
+    Catalog,
+    Schemas,
+    NewSchema,
+    Schema,
+    DropSchema,
+    Stage,
+    Tables,
+    NewTable,
+    Table,
+    DropTable,
+    Commit,
+    Commits,
+    Credentials,
+}
+
+const fn route(method: Method, path: &'static str, call: Call) -> Route<Call> {
+    Route { method, path, call }
+}
+
+/// Every route of the older calls, below [`BASE`]; those of the Delta API are in [`delta`].
+const ROUTES: &[Route<Call>] = &[
+    route(Method::Get, "/catalogs", Call::Catalogs),
+    route(Method::Get, "/catalogs/{name}", Call::Catalog),
+    route(Method::Get, "/schemas", Call::Schemas),
+    route(Method::Post, "/schemas", Call::NewSchema),
+    route(Method::Get, "/schemas/{full_name}", Call::Schema),
+    route(Method::Delete, "/schemas/{full_name}", Call::DropSchema),
+    route(Method::Post, "/staging-tables", Call::Stage),
+    route(Method::Get, "/tables", Call::Tables),
+    route(Method::Post, "/tables", Call::NewTable),
+    route(Method::Get, "/tables/{full_name}", Call::Table),
+    route(Method::Delete, "/tables/{full_name}", Call::DropTable),
+    route(Method::Post, "/delta/preview/commits", Call::Commit),
+    route(Method::Get, "/delta/preview/commits", Call::Commits),
+    route(Method::Post, "/temporary-table-credentials", Call::Credentials),
+    route(Method::Post, "/temporary-path-credentials", Call::Credentials),
+];
+
+/// Methods that are served at a path, given by its segments behind [`BASE`].
+pub fn methods_at(segments: &[&str]) -> Vec<&'static str> {
+    let mut methods = routes::methods_of(ROUTES, segments);
+    methods.extend(routes::methods_of(delta::ROUTES, segments));
+    methods
+}
+
+/// Methods and paths of everything that is served here, below [`BASE`].
+pub fn served() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let older = ROUTES.iter().map(|route| (route.method.name(), route.path));
+    older.chain(delta::ROUTES.iter().map(|route| (route.method.name(), route.path)))
+}
 
 /// A request, as the calls need it.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +104,7 @@ impl Request<'_> {
     }
 }
 
-/// Status and JSON body of an answer.
+/// Status and JSON body of an answer; null where there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub status: u16,
@@ -56,7 +113,10 @@ pub struct Answer {
 
 /// Answers a call. Never fails: trouble is an answer too.
 pub async fn handle(ctx: Context<'_>, request: Request<'_>) -> Answer {
-    match route(ctx, request).await {
+    if request.segments.starts_with(&["delta", "v1"]) {
+        return delta::handle(ctx, request).await;
+    }
+    match answer(ctx, request).await {
         Ok(body) => Answer { status: 200, body },
         Err(error) => {
             tracing::info!(status = error.status, code = error.code, message = error.message, "a Unity Catalog call");
@@ -65,29 +125,32 @@ pub async fn handle(ctx: Context<'_>, request: Request<'_>) -> Answer {
     }
 }
 
-async fn route(ctx: Context<'_>, request: Request<'_>) -> Result<Value, UnityError> {
-    match (request.method, request.segments) {
-        ("GET", ["catalogs"]) => Ok(json!({"catalogs": [catalog(ctx)]})),
-        ("GET", ["catalogs", name]) => {
+async fn answer(ctx: Context<'_>, request: Request<'_>) -> Result<Value, UnityError> {
+    let Some((call, names)) = find(ROUTES, request.method, request.segments) else {
+        let all: Vec<String> = served().map(|(method, path)| format!("{method} {path}")).collect();
+        let asked = format!("{} /{}", request.method, request.segments.join("/"));
+        return Err(UnityError::not_found(format!("{asked} is not served; there are: {}", all.join(", "))));
+    };
+    let name = names.first().copied().unwrap_or_default();
+    match call {
+        Call::Catalogs => Ok(json!({"catalogs": [catalog(ctx)]})),
+        Call::Catalog => {
             names::check_catalog(ctx, name)?;
             Ok(catalog(ctx))
         }
-        ("GET", ["schemas"]) => schemas::list(ctx, request).await,
-        ("POST", ["schemas"]) => schemas::create(ctx, request.body()?).await,
-        ("GET", ["schemas", full_name]) => schemas::get(ctx, full_name).await,
-        ("DELETE", ["schemas", full_name]) => schemas::delete(ctx, full_name, request.query("force")).await,
-        ("POST", ["staging-tables"]) => tables::stage(ctx, request.body()?).await,
-        ("GET", ["tables"]) => tables::list(ctx, request).await,
-        ("POST", ["tables"]) => tables::create(ctx, request.body()?).await,
-        ("GET", ["tables", full_name]) => tables::get(ctx, full_name).await,
-        ("DELETE", ["tables", full_name]) => tables::delete(ctx, full_name).await,
-        ("POST", ["delta", "preview", "commits"]) => commits::commit(ctx, request.body()?).await,
-        ("GET", ["delta", "preview", "commits"]) => commits::list(ctx, request).await,
-        (_, ["temporary-table-credentials" | "temporary-path-credentials", ..]) => {
+        Call::Schemas => schemas::list(ctx, request).await,
+        Call::NewSchema => schemas::create(ctx, request.body()?).await,
+        Call::Schema => schemas::get(ctx, name).await,
+        Call::DropSchema => schemas::delete(ctx, name, request.query("force")).await,
+        Call::Stage => tables::stage(ctx, request.body()?).await,
+        Call::Tables => tables::list(ctx, request).await,
+        Call::NewTable => tables::create(ctx, request.body()?).await,
+        Call::Table => tables::get(ctx, name).await,
+        Call::DropTable => tables::delete(ctx, name).await,
+        Call::Commit => commits::commit(ctx, request.body()?).await,
+        Call::Commits => commits::list(ctx, request).await,
+        Call::Credentials => {
             Err(UnityError::unimplemented("no credentials are given out: clients read and write S3 with their own"))
-        }
-        (method, segments) => {
-            Err(UnityError::not_found(format!("{method} {} is not served; there are: {ROUTES}", segments.join("/"))))
         }
     }
 }

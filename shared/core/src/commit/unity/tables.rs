@@ -29,16 +29,16 @@ pub(super) struct NewStaging {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct NewTable {
-    catalog_name: String,
-    schema_name: String,
-    name: String,
-    table_type: String,
-    data_source_format: String,
+    pub(super) catalog_name: String,
+    pub(super) schema_name: String,
+    pub(super) name: String,
+    pub(super) table_type: String,
+    pub(super) data_source_format: String,
     #[serde(default)]
-    columns: Vec<Value>,
-    storage_location: Option<String>,
-    comment: Option<String>,
-    properties: Option<Map<String, Value>>,
+    pub(super) columns: Vec<Value>,
+    pub(super) storage_location: Option<String>,
+    pub(super) comment: Option<String>,
+    pub(super) properties: Option<Map<String, Value>>,
 }
 
 /// A table that a commit call is about.
@@ -46,6 +46,21 @@ pub(super) struct NewTable {
 pub(super) struct Found {
     pub(super) id: Uuid,
     pub(super) root: Location,
+}
+
+/// A table that was created by these calls, as its commit calls need it.
+pub(super) fn created_here(definition: &TableDefinition, root: &Location) -> Option<Found> {
+    let id = definition.parameter(TABLE_ID).and_then(|id| Uuid::try_parse(id).ok())?;
+    Some(Found { id, root: root.clone() })
+}
+
+/// The id that clients know a table by.
+pub(super) fn uuid_of(table: &TableRef, definition: &TableDefinition) -> String {
+    definition.parameter(TABLE_ID).map_or_else(|| table_item::as_uuid(table.table_id.as_str()), str::to_owned)
+}
+
+pub(super) fn table_type(definition: &TableDefinition) -> &str {
+    definition.parameter(TABLE_TYPE).unwrap_or("EXTERNAL")
 }
 
 /// The table with this id, if it is one.
@@ -80,11 +95,22 @@ async fn put_entry(ctx: Context<'_>, entry: &TableEntry) -> Result<(), UnityErro
 /// A place for a table whose client writes its first version before the table is created.
 pub(super) async fn stage(ctx: Context<'_>, new: NewStaging) -> Result<Value, UnityError> {
     names::check_catalog(ctx, &new.catalog_name)?;
-    names::check_new("table", &new.name)?;
-    let database = get_database(ctx.ports(), &new.schema_name).await?;
+    let (id, location) = give_place(ctx, &new.schema_name, &new.name).await?;
+    Ok(json!({
+        "id": id.to_string(),
+        "catalog_name": new.catalog_name,
+        "schema_name": new.schema_name,
+        "name": new.name,
+        "staging_location": location.to_string(),
+    }))
+}
+
+pub(super) async fn give_place(ctx: Context<'_>, schema: &str, name: &str) -> Result<(Uuid, Location), UnityError> {
+    names::check_new("table", name)?;
+    let database = get_database(ctx.ports(), schema).await?;
     let ports = ctx.ports();
-    match find_table(ports.items.as_ref(), ports.clock.as_ref(), &new.schema_name, &new.name).await {
-        Ok(_) => return Err(UnityError::exists(format!("the table {}.{} exists", new.schema_name, new.name))),
+    match find_table(ports.items.as_ref(), ports.clock.as_ref(), schema, name).await {
+        Ok(_) => return Err(UnityError::exists(format!("the table {schema}.{name} exists"))),
         Err(CatalogError::TableNotFound(_)) => {}
         Err(error) => return Err(error.into()),
     }
@@ -94,18 +120,12 @@ pub(super) async fn stage(ctx: Context<'_>, new: NewStaging) -> Result<Value, Un
     let entry = TableEntry {
         id,
         database: database.name,
-        table: fold(&new.name),
+        table: fold(name),
         location: location.clone(),
         created_ms: ctx.now_ms(),
     };
     put_entry(ctx, &entry).await?;
-    Ok(json!({
-        "id": id.to_string(),
-        "catalog_name": new.catalog_name,
-        "schema_name": new.schema_name,
-        "name": new.name,
-        "staging_location": location.to_string(),
-    }))
+    Ok((id, location))
 }
 
 /// The folder in which managed tables of a schema lie.
@@ -213,16 +233,15 @@ pub(super) async fn list(ctx: Context<'_>, request: Request<'_>) -> Result<Value
 
 /// TableInfo. The columns are those of the log, as far as we know it.
 async fn info(ctx: Context<'_>, table: &TableRef, definition: &TableDefinition) -> Result<Value, UnityError> {
-    let own_id = || table_item::as_uuid(table.table_id.as_str());
     let mut info = json!({
         "name": table.name,
         "catalog_name": ctx.app.settings.unity.catalog,
         "schema_name": table.database,
         "full_name": format!("{}.{}.{}", ctx.app.settings.unity.catalog, table.database, table.name),
-        "table_type": definition.parameter(TABLE_TYPE).unwrap_or("EXTERNAL"),
+        "table_type": table_type(definition),
         "data_source_format": format(definition),
         "columns": known_columns(ctx, definition).await?,
-        "table_id": definition.parameter(TABLE_ID).map_or_else(own_id, str::to_owned),
+        "table_id": uuid_of(table, definition),
         "created_at": table.created_ms,
         "updated_at": definition.updated_ms,
         "properties": properties(definition),
@@ -238,14 +257,14 @@ async fn info(ctx: Context<'_>, table: &TableRef, definition: &TableDefinition) 
     Ok(info)
 }
 
-fn format(definition: &TableDefinition) -> String {
+pub(super) fn format(definition: &TableDefinition) -> String {
     let of = |name: &str| definition.parameter(name).map(str::to_uppercase);
     let known = ["DELTA", "CSV", "JSON", "AVRO", "PARQUET", "ORC", "TEXT"];
     let named = [of(PROVIDER.0), of("table_type"), of("classification")].into_iter().flatten();
     named.into_iter().find(|format| known.contains(&format.as_str())).unwrap_or_else(|| "PARQUET".to_owned())
 }
 
-fn properties(definition: &TableDefinition) -> Map<String, Value> {
+pub(super) fn properties(definition: &TableDefinition) -> Map<String, Value> {
     let parameters = definition.parameters().into_iter();
     let is_theirs = |name: &str| !name.starts_with("unity.") && name != PROVIDER.0 && name != "EXTERNAL";
     parameters.filter(|(name, _)| is_theirs(name)).map(|(name, value)| (name.to_owned(), value.into())).collect()
@@ -260,12 +279,17 @@ async fn known_columns(ctx: Context<'_>, definition: &TableDefinition) -> Result
             return Ok(columns);
         }
     }
+    Ok(given_columns(definition))
+}
+
+/// The columns as the catalog has them, whatever the log says.
+pub(super) fn given_columns(definition: &TableDefinition) -> Vec<Value> {
     let given = definition.parameter(COLUMNS).and_then(|text| serde_json::from_str::<Vec<Value>>(text).ok());
     if let Some(columns) = given.filter(|columns| !columns.is_empty()) {
-        return Ok(columns);
+        return columns;
     }
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let columns = list(definition.storage_descriptor().and_then(|descriptor| descriptor.get("Columns")));
     let keys = list(definition.input.get("PartitionKeys"));
-    Ok(columns::of_catalog(&columns.iter().collect::<Vec<_>>(), &keys.iter().collect::<Vec<_>>()))
+    columns::of_catalog(&columns.iter().collect::<Vec<_>>(), &keys.iter().collect::<Vec<_>>())
 }

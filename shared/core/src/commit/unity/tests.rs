@@ -1,3 +1,5 @@
+mod delta;
+
 use serde_json::{Value, json};
 
 use super::{Answer, Request, handle};
