@@ -40,6 +40,7 @@ use crate::delta::snapshot::{FileKey, LoggedCommit};
 use crate::delta::{DomainMetadata, PathError, Version};
 use crate::ports::IdentityWriters;
 use crate::store::ObjectKey;
+pub(super) use own::as_proposed;
 pub use own::landed;
 use rows::Ready;
 use winner::Winner;

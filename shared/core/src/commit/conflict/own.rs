@@ -47,7 +47,7 @@ fn proposal_of(winner: &LoggedCommit) -> Option<&str> {
 }
 
 /// The actions without what depends on the version that they became.
-fn as_proposed(actions: &Actions) -> Actions {
+pub(in crate::commit) fn as_proposed(actions: &Actions) -> Actions {
     let mut actions = actions.clone();
     for add in &mut actions.adds {
         (add.base_row_id, add.default_row_commit_version) = (None, None);
