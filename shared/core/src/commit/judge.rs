@@ -476,20 +476,21 @@ fn timestamp_after(inputs: Inputs<'_>, metadata: &Metadata) -> Result<Option<i64
         let text = "the table has in-commit timestamps, and the commit has no commitInfo to hold one";
         return Err(Refusal::invalid("IN_COMMIT_TIMESTAMP", text));
     }
-    match inputs.state {
-        None => Ok(Some(0)),
+    let last_ms = match inputs.state {
+        None => 0,
         // The first commit with a timestamp comes after the time of the last one without.
         Some(state) if !features::has_in_commit_timestamps_on(&state.metadata) => {
-            Ok(Some(inputs.winners.last().map_or(0, |winner| winner.last_modified_ms)))
+            inputs.winners.last().map_or(0, |winner| winner.last_modified_ms)
         }
-        Some(state) => match state.in_commit_timestamp_ms {
-            Some(last_ms) => Ok(Some(last_ms)),
-            None => Err(Refusal::new(
-                Exception::DamagedLogException,
-                "IN_COMMIT_TIMESTAMP",
-                format!("version {} lacks the in-commit timestamp that the table demands", inputs.latest),
-                "repair the table: its last commit was written by a writer that does not know the feature",
-            )),
-        },
+        Some(state) => state.in_commit_timestamp_ms.unwrap_or(0),
+    };
+    if last_ms == i64::MAX {
+        return Err(Refusal::new(
+            Exception::DamagedLogException,
+            "IN_COMMIT_TIMESTAMP",
+            format!("version {} has the in-commit timestamp {last_ms}, after which there is none", inputs.latest),
+            "write the table anew: its last commit was written by a writer with a wrong clock",
+        ));
     }
+    Ok(Some(last_ms))
 }
