@@ -18,7 +18,7 @@ use super::version_record::Blindness;
 use crate::delta::features;
 use crate::delta::schema::Schema;
 use crate::delta::snapshot::LoggedCommit;
-use crate::delta::{Metadata, Protocol, Version};
+use crate::delta::{DomainMetadata, Metadata, Protocol, Version};
 use crate::location::Location;
 use crate::ports::{IdentityWriters, IsolationLevel};
 use crate::store::ObjectKey;
@@ -421,6 +421,11 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema, Evolution), 
         }
         _ => parse_schema(metadata)?,
     };
+    if let (Some(state), Some(protocol)) = (old, &actions.protocol) {
+        let domains = domains_after(state, inputs.candidate);
+        let after = evolution::TableAfter { metadata, schema: &schema, domains: &domains };
+        evolution::check_protocol_change(&state.protocol, protocol, after)?;
+    }
     let protocol = actions.protocol.as_ref().or(old.map(|state| &state.protocol));
     if let Some(protocol) = protocol.filter(|_| actions.protocol.is_some() || actions.metadata.is_some()) {
         features::check_features_of(protocol, metadata, &schema).map_err(|error| evolution::unsupported(&error))?;
@@ -447,10 +452,19 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema, Evolution), 
 
 fn check_protocol(old: Option<&Protocol>, new: &Protocol) -> Result<(), Refusal> {
     features::check_protocol(new).map_err(|error| evolution::unsupported(&error))?;
-    let Some(old) = old else {
-        return if features::is_catalog_managed(new) { Err(catalog_managed()) } else { Ok(()) };
-    };
-    evolution::check_protocol_change(old, new)
+    if old.is_none() && features::is_catalog_managed(new) { Err(catalog_managed()) } else { Ok(()) }
+}
+
+fn domains_after(state: &TableState, candidate: &Candidate) -> BTreeMap<String, DomainMetadata> {
+    let mut domains = state.domains.clone();
+    for domain in &candidate.actions.domains {
+        if domain.removed {
+            domains.remove(&domain.domain);
+        } else {
+            domains.insert(domain.domain.clone(), domain.clone());
+        }
+    }
+    domains
 }
 
 /// Catalog-managed tables are ratified by their catalog alone.

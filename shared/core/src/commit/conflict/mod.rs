@@ -42,6 +42,7 @@ use crate::ports::IdentityWriters;
 use crate::store::ObjectKey;
 pub(super) use own::as_proposed;
 pub use own::landed;
+pub(super) use protocol::features_of;
 use rows::Ready;
 use winner::Winner;
 
