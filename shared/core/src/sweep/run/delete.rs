@@ -3,11 +3,13 @@ use futures::{FutureExt, StreamExt, stream};
 
 use super::attempt::Attempt;
 use super::knowledge::Knowledge;
+use crate::catalog::CatalogError;
+use crate::catalog::fences::{self, ScopeFence};
 use crate::store::{Deleted, Doomed, Listed, ObjectError, ObjectKey, ObjectMeta, PutOptions};
 use crate::sweep::items::LeaseFence;
 use crate::sweep::report::{Kind, ReportWriter, outcome_line};
 use crate::sweep::source::Moment;
-use crate::sweep::{Interruption, Refusal, RefusalReason, SweepError};
+use crate::sweep::{DirectoryError, Interruption, Refusal, RefusalReason, SweepError};
 
 /// Keys of one delete request. S3 counts each against the prefix's rate, and a throttled request comes back as a whole.
 const BATCH_KEYS: usize = 250;
@@ -25,6 +27,14 @@ const DELETED: &str = "deleted";
 const CHANGED: &str = "changed";
 const GONE: &str = "already_gone";
 const FAILED: &str = "failed";
+
+/// Other sweeps are at the bucket's fences.
+fn not_fenced(error: CatalogError) -> SweepError {
+    match error {
+        CatalogError::Contended(_) => Interruption::Contended("the fences of the bucket").into(),
+        other => DirectoryError::from(other).into(),
+    }
+}
 
 impl<'a> Attempt<'a> {
     /// Deletes orphans batch by batch; each batch is proved again right before.
@@ -81,8 +91,15 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Makes commits and leases wait, as far as they pass through this product.
+    /// Makes commits, leases, and tables and partitions that would appear here wait, as far as they pass through this
+    /// product.
     async fn put_fences(&self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        let fence = ScopeFence {
+            scope: known.scope.clone(),
+            run_id: self.record.run_id.clone(),
+            expires_at_ms: self.lease.expires_at_ms,
+        };
+        fences::raise(&self.app.ports, &fence).await.map_err(not_fenced)?;
         for sourced in &mut known.sources {
             sourced.source.fence(self.lease.epoch, self.lease.expires_at_ms).await?;
         }
@@ -103,7 +120,8 @@ impl<'a> Attempt<'a> {
             let cleared = self.lease_fence(&table_id).clear(self.app.ports.items.as_ref()).await;
             result = result.and(cleared);
         }
-        result
+        let lowered = fences::lower(&self.app.ports, &known.scope.bucket, &self.record.run_id).await;
+        result.and(lowered.map_err(not_fenced))
     }
 
     /// Ages are only as good as our clock: what the run has just written shows the store's.

@@ -10,7 +10,7 @@ use super::{Moment, ReferenceSource, Role, SourceContext, interval};
 use crate::commit::error::CommitError;
 use crate::commit::head::{self, Fence, HeadError};
 use crate::delta::features::is_catalog_managed;
-use crate::delta::log::{LogListing, LogName, list_log};
+use crate::delta::log::{LogEntry, LogListing, list_log};
 use crate::delta::snapshot::{load_listed, read_commits};
 use crate::delta::{Actions, Metadata, Snapshot, SnapshotError, Version};
 use crate::iceberg::{IcebergError, load_metadata};
@@ -73,7 +73,7 @@ pub struct DeltaSource<'a> {
 #[derive(Debug)]
 struct State {
     version: Version,
-    /// ETag of that version's commit file: whether the log is still the same one.
+    /// What [`LogListing::mark`] says of that version: whether the log is still the same one.
     etag: ETag,
     retention_ms: i64,
     log_retention_ms: i64,
@@ -289,16 +289,11 @@ impl<'a> DeltaSource<'a> {
 
     fn check_snapshot(&self, snapshot: &Snapshot, listing: &LogListing, ratifier: Ratifier) -> Result<State, Refusal> {
         check_table(&snapshot.protocol, ratifier)?;
-        let etag = listing.commit(snapshot.version).map(|entry| entry.etag.clone()).ok_or_else(|| {
-            let detail = format!("commit {} is missing from the log of {}", snapshot.version, self.entry);
+        let etag = listing.mark(snapshot.version).cloned().ok_or_else(|| {
+            let detail = format!("version {} is missing from the log of {}", snapshot.version, self.entry);
             Refusal::new(RefusalReason::MetadataIncomplete, detail)
         })?;
-        let checkpoint = listing.entries.iter().filter_map(|entry| match entry.name {
-            LogName::ClassicCheckpoint(version)
-            | LogName::MultiPartCheckpoint { version, .. }
-            | LogName::V2Checkpoint { version, .. } => Some(version),
-            _ => None,
-        });
+        let checkpoint = listing.entries.iter().filter_map(|entry| entry.name.checkpoint());
         let metadata = &snapshot.metadata;
         let retention_ms = self.duration_ms(metadata, RETENTION, DEFAULT_RETENTION_MS)?;
         Ok(State {
@@ -373,7 +368,17 @@ impl<'a> DeltaSource<'a> {
             return Ok(());
         }
         let cut_off_ms = self.now_ms.saturating_sub(retention_ms.max(self.asked_retention_ms));
-        let recent = listing.commits().filter(|(_, entry)| entry.last_modified_ms >= cut_off_ms);
+        let is_recent = |entry: &LogEntry| entry.last_modified_ms >= cut_off_ms;
+        let first = listing.commits().next();
+        if first.is_none_or(|(version, entry)| version > Version(0) && is_recent(entry)) {
+            let detail = format!(
+                "commits that may be younger than the retention are gone from the log of {}, so which files of its change \
+                 feed they name is not known",
+                self.entry
+            );
+            return Err(Refusal::new(RefusalReason::MetadataIncomplete, detail).into());
+        }
+        let recent = listing.commits().filter(|(_, entry)| is_recent(entry));
         let recent: Vec<Version> = recent.map(|(version, _)| version).collect();
         for versions in recent.chunks(COMMITS_AT_ONCE) {
             for commit in read_commits(self.ports.objects.as_ref(), &self.root, versions.to_vec()).await? {
@@ -392,7 +397,7 @@ impl<'a> DeltaSource<'a> {
         let Some(state) = &self.state else { return Err(Interruption::Changed("the table's log").into()) };
         let known = state.version;
         let listing = self.list(Some(known)).await?;
-        if listing.commit(known).map(|entry| &entry.etag) != Some(&state.etag) {
+        if listing.mark(known) != Some(&state.etag) {
             return Err(Interruption::Changed("the table's log").into());
         }
         let news: Vec<(Version, ETag)> = listing
@@ -406,6 +411,10 @@ impl<'a> DeltaSource<'a> {
                 return Err(SnapshotError::LogGap { missing: expected, wanted: *version }.into());
             }
             expected = expected.next();
+        }
+        if listing.latest() >= expected {
+            // Commits are gone that a checkpoint stands for.
+            return Err(Interruption::Changed("the table's log").into());
         }
         let Some((version, etag)) = news.last().cloned() else { return Ok(()) };
         let versions = news.into_iter().map(|(version, _)| version).collect();
@@ -522,7 +531,7 @@ impl ReferenceSource for DeltaSource<'_> {
             return Ok(false);
         }
         let listing = self.list(Some(version)).await?;
-        Ok(listing.latest() == version && listing.commit(version).is_some_and(|entry| entry.etag.0 == etag))
+        Ok(listing.latest() == version && listing.mark(version).is_some_and(|found| found.0 == etag))
     }
 
     fn declared(&self) -> BTreeSet<Location> {
