@@ -445,3 +445,46 @@ async fn what_later_winners_are_compared_with_is_said() {
         assert_eq!(scene.candidate(new("c")).admission().await.carries_over, carries_over);
     }
 }
+
+/// What a new constraint says of all rows, the statement that adds it must have read of all rows.
+#[tokio::test]
+async fn a_constraint_does_not_follow_rows_that_it_was_not_held_against() {
+    let table =
+        || Scene::table(&[], &["checkConstraints", "appendOnly", "invariants"], json!({})).with_files([add("a", 0)]);
+    let constraint = || {
+        let line = metadata(&table(), json!({"delta.constraints.pos": "id > 0"}));
+        vec![line, info("ADD CONSTRAINT", json!({"operationParameters": {"name": "pos", "expr": "id > 0"}}))]
+    };
+    let append = || vec![add("w", -5), append("w")];
+    let update = || vec![remove("a"), add("w", -9), info("UPDATE", json!({}))];
+    let conflict = "ConcurrentAppendException WHOLE_TABLE_READ";
+    for level in [Serializable, WriteSerializable] {
+        for winner in [append(), update()] {
+            let scene = table().under(level).won_by(winner.clone()).candidate(constraint());
+            assert_eq!(scene.outcome().await, conflict, "{level:?} {winner:?}");
+        }
+        let property = vec![metadata(&table(), json!({"mine": "1"})), info("SET TBLPROPERTIES", json!({}))];
+        let scene = table().under(level).won_by(append()).candidate(property);
+        assert_eq!(scene.outcome().await, "admitted", "{level:?}");
+        assert_eq!(table().under(level).candidate(constraint()).outcome().await, "admitted");
+    }
+    // What nobody knows may have read everything.
+    let unknown = vec![txn("a", 1), info("SOMETHING UNKNOWN", json!({}))];
+    let scene = table().under(Serializable).won_by(append()).candidate(unknown);
+    assert_eq!(scene.outcome().await, conflict);
+}
+
+/// A winner whose declaration nobody understands may have read anything.
+#[tokio::test]
+async fn a_winner_with_a_declaration_that_is_not_understood_is_not_blind() {
+    let table = || Scene::table(&[], &[], json!({})).with_files([add("a", 0)]).under(WriteSerializable);
+    let delete = || vec![remove("a"), info("DELETE", json!({}))];
+    for (set, expected) in [
+        (json!({"v": 1}), "admitted"),
+        (json!({"v": 1, "whole_table": true}), "ConcurrentAppendException WHOLE_TABLE_READ"),
+        (json!({"v": 2}), "ConcurrentAppendException WHOLE_TABLE_READ"),
+    ] {
+        let winner = vec![add("w", 5), info("WRITE", json!({"isBlindAppend": true, "readSet": set}))];
+        assert_eq!(table().won_by(winner).candidate(delete()).outcome().await, expected, "{set}");
+    }
+}
