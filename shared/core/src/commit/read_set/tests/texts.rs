@@ -244,7 +244,6 @@ fn what_is_not_understood_is_wide_where_it_stands() {
         ("a || 'x' = 'yx' AND n = 1", "(? & n=1)"),
         ("d = CURRENT_DATE", "?"),
         ("d > DATE '2024-01-01' + INTERVAL 1 DAY", "?"),
-        ("id = 3 AND", "(id=3 & ?)"),
         ("id = 3)", "?"),
         ("(id = 3", "?"),
         ("id = 'open", "?"),
@@ -254,6 +253,48 @@ fn what_is_not_understood_is_wide_where_it_stands() {
     ] {
         let found = read_by(DELTA_RS, "DELETE", json!({"predicate": text}));
         assert_eq!(found, expected, "{text}");
+    }
+    // What is no condition as a whole is not used in part.
+    for text in [
+        "id = 3 AND",
+        "id = 3 AND ",
+        "AND id = 3",
+        "id = 3 AND AND n = 1",
+        "id = 3 AND OR n = 1",
+        "id = 3 AND NOT",
+        "id = 3 AND (",
+        "id = 3 AND )",
+        "id = 3 AND ()",
+        "id = 3 AND (n = 1",
+        "id = 3 AND f(n",
+        "id = 3 AND n =",
+        "id = 3 AND n +",
+        "id = 3 AND n IN",
+        "id = 3 AND n BETWEEN",
+        "id = 3 AND n BETWEEN 1",
+        "id = 3 AND n BETWEEN 1 AND",
+        "id = 3 AND n LIKE",
+        "id = 3 AND n IS",
+        "id = 3 AND n IS NOT",
+        "id = 3 AND CASE",
+        "id = 3 AND CASE WHEN b THEN 1",
+        "id = 3 AND (CASE WHEN b) END",
+        "id = 3 AND [1)",
+        "(id = 3 AND) AND n = 1",
+        "NOT",
+        "id =",
+        "id = 3 AND f(x))",
+    ] {
+        assert_eq!(read_by(DELTA_RS, "DELETE", json!({"predicate": text})), "?", "{text}");
+    }
+    for text in [
+        "((id#1L = 5) AND )",
+        "( AND (id#1L = 5))",
+        "((id#1L = 5) AND f(n#2)",
+        "((id#1L = 5) AND NOT )",
+        "(id#1L = 5) AND",
+    ] {
+        assert_eq!(read_by(SPARK, "DELETE", json!({"predicate": text})), "?", "{text}");
     }
     // A text in double quotes means another thing to every engine.
     assert_eq!(read_by("who knows", "DELETE", json!({"predicate": "name = \"a\""})), "name=?");
