@@ -146,3 +146,19 @@ def test_a_broken_vector_refuses_the_commit(clients, sail, table):
     verdict = table.verdict(table.put_staged(proposals[0]))
     assert (verdict["status"], verdict["reason"]) == ("rejected", "DELETION_VECTOR_CHECKSUM"), json.dumps(verdict)
     check(table, sail, BASE)
+
+
+@pytest.mark.parametrize("flag", [None, True, False])
+@pytest.mark.parametrize("second", [THREE, ELEVEN], ids=["one file", "two files"])
+def test_write_skew_is_refused_whatever_the_writer_says(sail, table, second, flag):
+    """Each reads rows that the other one changes, and changes another one."""
+    reads = {"v": 1, "predicates": [{"op": "in", "col": "id", "values": [1, 3, 11]}]}
+    if flag is not None:
+        reads["matchedEqualsWritten"] = flag
+    proposals = [fork(table, Delete(*rows), "sail", sail) for rows in (ONE, second)]
+    for proposal in proposals:
+        proposal.commit_info()["readSet"] = reads
+    landed, verdict = [table.verdict(table.put_staged(proposal)) for proposal in proposals]
+    assert landed["status"] == "committed", json.dumps(landed)
+    assert (verdict["status"], verdict["exception"]) == ("rejected", "ConcurrentDeleteReadException"), json.dumps(verdict)
+    check(table, sail, effect([Delete(*ONE)]))

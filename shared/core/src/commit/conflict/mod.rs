@@ -179,7 +179,7 @@ pub fn fold<'a>(
             winner: &winner,
             folded: &mut folded,
             merged: rows::Keys::new(),
-            why_by_file: None,
+            why_by_file: BTreeMap::new(),
         }
         .run()?;
     }
@@ -206,8 +206,8 @@ struct Check<'a> {
     folded: &'a mut Folded,
     /// Files that were merged with this winner.
     merged: rows::Keys,
-    /// Why a file that both sides changed rows of is judged as a whole.
-    why_by_file: Option<String>,
+    /// Why files that the winner took rows of are judged as a whole.
+    why_by_file: BTreeMap<ObjectKey, rows::ByFile>,
 }
 
 impl Check<'_> {

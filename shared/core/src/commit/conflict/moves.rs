@@ -25,7 +25,7 @@ pub(super) enum Undoing {
 }
 
 /// Inputs as they were, as far as that is known.
-enum Inputs {
+pub(super) enum Inputs {
     Known(Vec<(ObjectKey, AddFile)>),
     NotLoaded,
     Unknown,
@@ -127,7 +127,7 @@ impl Check<'_> {
     }
 
     /// The entries that removes took away: brought by earlier winners, or there when the candidate read.
-    fn inputs_of(&mut self, removes: &[(&ObjectKey, &RemoveFile)], earlier: &[&LoggedCommit]) -> Inputs {
+    pub(super) fn inputs_of(&mut self, removes: &[(&ObjectKey, &RemoveFile)], earlier: &[&LoggedCommit]) -> Inputs {
         let mut found = Vec::with_capacity(removes.len());
         let (mut is_loaded, mut is_known) = (true, true);
         let brought = brought(self.inputs.table.root, earlier, removes);
