@@ -162,3 +162,14 @@ def test_write_skew_is_refused_whatever_the_writer_says(sail, table, second, fla
     assert landed["status"] == "committed", json.dumps(landed)
     assert (verdict["status"], verdict["exception"]) == ("rejected", "ConcurrentDeleteReadException"), json.dumps(verdict)
     check(table, sail, effect([Delete(*ONE)]))
+
+
+def test_a_vector_of_another_version_refuses_the_commit(clients, sail, table):
+    proposal = fork(table, Delete(*ONE), "sail", sail)
+    key = next(key for key in table.objects() if key.endswith(".bin"))
+    body = bytearray(clients.s3.get_object(Bucket="lake", Key=key)["Body"].read())
+    body[0] = 2
+    clients.s3.put_object(Bucket="lake", Key=key, Body=bytes(body))
+    verdict = table.verdict(table.put_staged(proposal))
+    assert (verdict["status"], verdict["reason"]) == ("rejected", "DELETION_VECTOR_FILE_VERSION"), json.dumps(verdict)
+    check(table, sail, BASE)
