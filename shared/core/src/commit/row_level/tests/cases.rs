@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use crate::commit::judge::Judgement;
 use crate::commit::rebase::render;
 use crate::commit::row_level::Match;
-use crate::commit::tests::engine::{Engine, Statement};
+use crate::commit::tests::engine::{Engine, Statement, removed};
 use crate::commit::tests::judging::{Scene, add, deleted, domain, info, moved, outcome, protocol, reads, remove};
 use crate::commit::tests::kit::{Kit, short};
+use crate::delta::AddFile;
 use crate::delta::testkit::text;
 use crate::ports::IsolationLevel::{self, Serializable, WriteSerializable};
 use crate::store::{ObjectKey, Objects, ReadObjects};
@@ -457,6 +458,40 @@ async fn what_statistics_leave_open_is_looked_at() {
     let upgrade =
         vec![protocol(&["deletionVectors", "appendOnly", "invariants", "changeDataFeed"]), info("UPGRADE", json!({}))];
     assert_eq!(judged(upgrade, candidate(), Serializable).await, "admitted");
+}
+
+/// What was deleted stays deleted, with and without a winner: only RESTORE takes rows back.
+#[tokio::test]
+async fn a_vector_that_shrinks_is_refused_unless_the_table_is_restored() {
+    for (operation, kept, expected) in [
+        ("DELETE", Some(vec![1]), "rejected InvalidCommitException DELETION_VECTOR_SHRINKS"),
+        ("UPDATE", Some(vec![2, 3, 4]), "rejected InvalidCommitException DELETION_VECTOR_SHRINKS"),
+        ("ANYTHING", None, "rejected InvalidCommitException DELETION_VECTOR_SHRINKS"),
+        ("DELETE", Some(vec![1, 5, 6]), "committed 3"),
+        ("RESTORE", Some(vec![1]), "committed 3"),
+        ("RESTORE", None, "committed 3"),
+    ] {
+        let engine = one_file().await;
+        let files = engine.read(1).await;
+        let base = vec![
+            removed(&files[0].add),
+            deleted(engine_add(&files[0].add), [1, 5]),
+            info("DELETE", reads("id", json!(1))),
+        ];
+        assert_eq!(short(&engine.kit.propose(2, 2, &base).await), "committed 2");
+        let live = engine.read(2).await;
+        let add = engine_add(&files[0].add);
+        let add = kept.clone().map_or(add.clone(), |rows| deleted(add, rows));
+        let lines = vec![removed(&live[0].add), add, info(operation, reads("id", json!(6)))];
+        let verdict = engine.kit.propose(3, 3, &lines).await;
+        assert_eq!(short(&verdict), expected, "{operation} {kept:?}: {verdict:?}");
+    }
+}
+
+/// The add of a file without a vector.
+fn engine_add(add: &AddFile) -> Value {
+    json!({"add": {"path": add.path, "partitionValues": {}, "size": add.size, "modificationTime": 1, "dataChange": true,
+        "stats": add.stats}})
 }
 
 #[tokio::test]
