@@ -400,6 +400,17 @@ async fn our_own_commit_is_found_wherever_it_landed() {
     numbered[0]["add"]["baseRowId"] = json!(7);
     numbered.push(domain("delta.rowTracking", "{}"));
     assert_eq!(scene.clone().candidate(numbered).outcome().await, "landed 2");
+    // At another time.
+    let mut later = mine.clone();
+    later[0]["add"]["modificationTime"] = json!(77);
+    assert_eq!(scene.clone().candidate(later).outcome().await, "landed 2");
+    let removing = |ms: i64| {
+        let mut lines = vec![remove("p=x/a"), info("DELETE", json!({"txnId": "r", "timestamp": ms}))];
+        lines[0]["remove"]["deletionTimestamp"] = json!(ms);
+        lines
+    };
+    let removed = plain(&["p"], json!({})).won_by(removing(1)).candidate(removing(2));
+    assert_eq!(removed.outcome().await, "landed 1");
     let mut other = new("other");
     other[1]["commitInfo"]["txnId"] = json!("t");
     assert_eq!(scene.candidate(other).outcome().await, "ConcurrentTransactionException TXN_ID_REUSED");

@@ -13,6 +13,8 @@ use crate::commit::context::{CLAIM_MS, Context};
 use crate::commit::error::CommitError;
 use crate::commit::facts::FileFacts;
 use crate::commit::files::FileError;
+use crate::commit::isolation::ROW_TRACKING_DOMAIN;
+use crate::commit::keys::content_hash;
 use crate::commit::rebase::{FileEdit, Rebase};
 use crate::commit::sanity::row_count;
 use crate::commit::verdict::{Exception, Refusal};
@@ -26,6 +28,8 @@ use crate::store::{ObjectError, ObjectKey};
 /// Members of `commitInfo.tags` that say what was done to a commit. The first one holds the hash of the proposed bytes, so
 /// that the proposal is recognised in the log.
 pub const TAG_PROPOSAL: &str = "lakewarden.proposal";
+/// The hash of the proposed actions, where the commit has a `txnId`: a retry says the same at another time.
+pub const TAG_ACTIONS: &str = "lakewarden.actions";
 const TAG_READ: &str = "lakewarden.readVersion";
 const TAG_MERGED: &str = "lakewarden.mergedFiles";
 const TAG_UNDONE: &str = "lakewarden.undoneVersions";
@@ -140,7 +144,7 @@ pub fn tag_dropped(candidate: &Candidate, dropped: &BTreeSet<ObjectKey>, rebase:
     let paths: Vec<&str> =
         removes.filter(|(_, key)| dropped.contains(*key)).map(|(remove, _)| remove.path.as_str()).collect();
     if candidate.actions.commit_info.is_some() && !paths.is_empty() {
-        rebase.tags.insert(TAG_PROPOSAL.to_owned(), candidate.sha256.clone());
+        tag_proposal(candidate, rebase);
         rebase.tags.insert(TAG_DROPPED.to_owned(), shown(&paths));
     }
 }
@@ -150,8 +154,8 @@ fn shown(paths: &[&str]) -> String {
 }
 
 fn tag(candidate: &Candidate, rows: &RowFold, rebase: &mut Rebase) {
+    tag_proposal(candidate, rebase);
     let mut set = |name: &str, value: String| rebase.tags.insert(name.to_owned(), value);
-    set(TAG_PROPOSAL, candidate.sha256.clone());
     set(TAG_READ, candidate.read_version.to_string());
     let merged: Vec<&str> = rows.merges.values().map(|merge| merge.add.path.as_str()).collect();
     if !merged.is_empty() {
@@ -161,6 +165,43 @@ fn tag(candidate: &Candidate, rows: &RowFold, rebase: &mut Rebase) {
         let versions: Vec<i64> = rows.undone.versions.iter().map(|version| version.0).collect();
         set(TAG_UNDONE, json!(versions).to_string());
     }
+}
+
+fn tag_proposal(candidate: &Candidate, rebase: &mut Rebase) {
+    rebase.tags.insert(TAG_PROPOSAL.to_owned(), candidate.sha256.clone());
+    if candidate.txn_id().is_some() {
+        rebase.tags.insert(TAG_ACTIONS.to_owned(), actions_hash(&candidate.bytes));
+    }
+}
+
+/// Members that a retry of the same work may write anew, or that depend on the version.
+const VOLATILE: [&str; 6] =
+    ["deletionTimestamp", "modificationTime", "lastUpdated", "baseRowId", "defaultRowCommitVersion", "createdTime"];
+
+/// A hash of what a commit does: of its actions in any order, without provenance, times, and what depends on the version.
+pub fn actions_hash(bytes: &[u8]) -> String {
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let mut lines: Vec<String> =
+        text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter_map(canonical).collect();
+    lines.sort();
+    content_hash(lines.join("\n").as_bytes())
+}
+
+/// One action; nothing where it says nothing of what the commit does.
+fn canonical(mut line: Value) -> Option<String> {
+    let (name, action) = line.as_object_mut()?.iter_mut().next()?;
+    let is_mark = action.get("domain").and_then(Value::as_str) == Some(ROW_TRACKING_DOMAIN);
+    if name == "commitInfo" || is_mark {
+        return None;
+    }
+    if let Some(members) = action.as_object_mut() {
+        members.retain(|member, value| !VOLATILE.contains(&member.as_str()) && !value.is_null());
+        if let Some(configuration) = members.get_mut("configuration").and_then(Value::as_object_mut) {
+            configuration.retain(|property, _| !property.starts_with("delta.inCommitTimestampEnablement"));
+        }
+    }
+    line.sort_all_objects();
+    Some(line.to_string())
 }
 
 /// Where the candidate names files.

@@ -74,6 +74,46 @@ async fn the_winners_entry_is_removed_and_both_sides_rows_are_deleted() {
     assert_eq!(engine.rows().await, expected);
 }
 
+/// It is published with other rows than it was proposed with; whoever did not hear of it proposes the same once more, at
+/// another time.
+#[tokio::test]
+async fn a_retry_of_a_merged_commit_is_told_that_it_landed() {
+    let engine = one_file().await;
+    let files = engine.read(1).await;
+    let first = engine.execute(&Statement::Delete(1, 2), &files, "b").await;
+    let mut second = engine.execute(&Statement::Update(4, 4), &files, "c").await;
+    second.last_mut().unwrap()["commitInfo"]["txnId"] = json!("t");
+    assert_eq!(short(&engine.kit.propose(2, 2, &first).await), "committed 2");
+    assert_eq!(short(&engine.kit.propose(2, 3, &second).await), "committed 3");
+    let rows = engine.rows().await;
+    let mut again = second.clone();
+    for line in &mut again {
+        for (action, member) in
+            [("commitInfo", "timestamp"), ("remove", "deletionTimestamp"), ("add", "modificationTime")]
+        {
+            if !line[action].is_null() {
+                line[action][member] = json!(77);
+            }
+        }
+    }
+    again.reverse();
+    assert_eq!(short(&engine.kit.propose(2, 4, &again).await), "committed 3");
+    assert_eq!(engine.rows().await, rows);
+    // The same transaction with another vector is another one.
+    let mut other = engine.execute(&Statement::Update(5, 5), &files, "e").await;
+    other.last_mut().unwrap()["commitInfo"]["txnId"] = json!("t");
+    let verdict = engine.kit.propose(2, 5, &other).await;
+    assert_eq!(short(&verdict), "rejected ConcurrentTransactionException TXN_ID_REUSED");
+    // Nothing is said where nobody can ask for it.
+    let plain = engine.execute(&Statement::Delete(7, 7), &files, "d").await;
+    assert_eq!(short(&engine.kit.propose(2, 6, &plain).await), "committed 4");
+    for (version, is_said) in [(3, true), (4, false)] {
+        let lines = logged(&engine, version).await;
+        let tags = &lines.last().unwrap()["commitInfo"]["tags"];
+        assert_eq!(tags.get("lakewarden.actions").is_some(), is_said, "{tags}");
+    }
+}
+
 #[tokio::test]
 async fn rows_that_both_changed_are_counted_and_named() {
     let engine = one_file().await;
