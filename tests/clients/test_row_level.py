@@ -164,6 +164,15 @@ def test_write_skew_is_refused_whatever_the_writer_says(sail, table, second, fla
     check(table, sail, effect([Delete(*ONE)]))
 
 
+@pytest.mark.parametrize("second", [Delete(*THREE), Raise(*ELEVEN)], ids=["the same file", "another file"])
+def test_changes_after_one_that_took_back_what_was_put_together(sail, table, second):
+    read = table.version()
+    changes = [(Optimize(), "deltalake"), (Delete(*ONE), "sail"), (second, "sail")]
+    verdicts = stage(table, *changes, sail=sail)
+    assert [verdict.get("version") for verdict in verdicts] == [read + 1, read + 2, read + 3], json.dumps(verdicts)
+    check(table, sail, effect([Delete(*ONE), second]))
+
+
 def test_a_vector_of_another_version_refuses_the_commit(clients, sail, table):
     proposal = fork(table, Delete(*ONE), "sail", sail)
     key = next(key for key in table.objects() if key.endswith(".bin"))

@@ -18,7 +18,13 @@ impl Check<'_> {
             if self.folded.dropped.contains(key) || self.merged.contains(key) {
                 continue;
             }
-            if self.folded.rows.undone.outputs.contains_key(key) {
+            if self.taken_back.contains(key) {
+                continue;
+            }
+            if self.folded.rows.undone.output(key).is_some() {
+                if matches!(self.undo(key, remove), Undoing::Done) {
+                    continue;
+                }
                 let text = format!("version {} took up rows that were moved before: {}", self.version(), remove.path);
                 let refusal = self.refusal(Exception::ConcurrentDeleteReadException, "SAME_FILE", text);
                 return Err(refusal.file(&remove.path).into());

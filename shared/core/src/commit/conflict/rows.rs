@@ -242,7 +242,7 @@ impl<'a> Check<'a> {
                 Some(merge) => (id_of(&merge.add.deletion_vector), merge.deleted.clone()),
                 None => (id_of(&own_remove.deletion_vector), Deleted::AsProposed),
             };
-            if live == added.key.dv_id && !self.folded.rows.undone.own.contains(key) {
+            if live == added.key.dv_id && !self.folded.rows.undone.is_own(key) {
                 let line = winner.line(added);
                 self.folded.rows.merges.insert(key.clone(), Merge { add: added.add.clone(), line, deleted });
             }

@@ -60,6 +60,12 @@ pub enum Deleted {
 /// Rearrangements that the candidate takes back, since it changed rows where they were before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Undone {
+    pub bins: Vec<UndoneBin>,
+}
+
+/// Files that were moved together, by one rearrangement or by several, the later ones of what the earlier ones left.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UndoneBin {
     /// Files that go: as the winners added them.
     pub outputs: BTreeMap<ObjectKey, AddFile>,
     /// Files that come back: as they were.
@@ -67,6 +73,32 @@ pub struct Undone {
     /// Inputs that the candidate itself brings back or rewrites.
     pub own: BTreeSet<ObjectKey>,
     pub versions: BTreeSet<Version>,
+}
+
+impl Undone {
+    pub fn outputs(&self) -> BTreeMap<&ObjectKey, &AddFile> {
+        self.bins.iter().flat_map(|bin| &bin.outputs).collect()
+    }
+
+    pub fn inputs(&self) -> BTreeMap<&ObjectKey, &AddFile> {
+        self.bins.iter().flat_map(|bin| &bin.inputs).collect()
+    }
+
+    pub fn own(&self) -> BTreeSet<&ObjectKey> {
+        self.bins.iter().flat_map(|bin| &bin.own).collect()
+    }
+
+    pub fn is_own(&self, key: &ObjectKey) -> bool {
+        self.bins.iter().any(|bin| bin.own.contains(key))
+    }
+
+    pub fn output(&self, key: &ObjectKey) -> Option<&AddFile> {
+        self.bins.iter().find_map(|bin| bin.outputs.get(key))
+    }
+
+    fn versions(&self) -> BTreeSet<Version> {
+        self.bins.iter().flat_map(|bin| &bin.versions).copied().collect()
+    }
 }
 
 /// What the fold found out about rows.
@@ -79,18 +111,19 @@ pub struct RowFold {
 
 impl RowFold {
     pub fn is_empty(&self) -> bool {
-        self.merges.is_empty() && self.undone.versions.is_empty()
+        self.merges.is_empty() && self.undone.bins.is_empty()
     }
 
     /// Files that the candidate names as they were and not as they are.
     pub fn reconciled(&self) -> BTreeSet<ObjectKey> {
-        self.merges.keys().chain(&self.undone.own).cloned().collect()
+        self.merges.keys().chain(self.undone.own()).cloned().collect()
     }
 
     /// Files of which must be known how they are live.
     pub fn files(&self) -> impl Iterator<Item = &ObjectKey> {
-        let undone = &self.undone;
-        self.merges.keys().chain(undone.outputs.keys()).chain(undone.inputs.keys()).chain(&undone.own)
+        let undone = self.undone.bins.iter();
+        let moved = undone.flat_map(|bin| bin.outputs.keys().chain(bin.inputs.keys()).chain(&bin.own));
+        self.merges.keys().chain(moved)
     }
 }
 
@@ -131,7 +164,7 @@ pub fn edit(
         edit_pair(&places, key, merge, vectors.get(key), facts.now_ms, rebase)?;
     }
     undo(&rows.undone, facts.now_ms, rebase);
-    publication.returning = rows.undone.inputs.iter().map(|(key, add)| (key.clone(), add.clone())).collect();
+    publication.returning = rows.undone.inputs().into_iter().map(|(key, add)| (key.clone(), add.clone())).collect();
     if candidate.actions.commit_info.is_some() {
         tag(candidate, rows, rebase);
     }
@@ -161,8 +194,8 @@ fn tag(candidate: &Candidate, rows: &RowFold, rebase: &mut Rebase) {
     if !merged.is_empty() {
         set(TAG_MERGED, shown(&merged));
     }
-    if !rows.undone.versions.is_empty() {
-        let versions: Vec<i64> = rows.undone.versions.iter().map(|version| version.0).collect();
+    let versions: Vec<i64> = rows.undone.versions().iter().map(|version| version.0).collect();
+    if !versions.is_empty() {
         set(TAG_UNDONE, json!(versions).to_string());
     }
 }
@@ -279,13 +312,13 @@ fn wide_statistics(proposed: &AddFile, winner: &AddFile) -> Result<String, Refus
 }
 
 fn undo(undone: &Undone, now_ms: i64, rebase: &mut Rebase) {
-    for add in undone.outputs.values() {
+    for add in undone.outputs().values() {
         let mut line = json!({"path": add.path, "deletionTimestamp": now_ms, "dataChange": false,
             "extendedFileMetadata": true, "partitionValues": add.partition_values, "size": add.size});
         common_members(&mut line, add);
         rebase.appended.push(json!({ "remove": line }).to_string());
     }
-    for add in undone.inputs.values() {
+    for add in undone.inputs().values() {
         let mut line = json!({"path": add.path, "partitionValues": add.partition_values, "size": add.size,
             "modificationTime": add.modification_time, "dataChange": false});
         common_members(&mut line, add);
@@ -313,12 +346,12 @@ fn check_live(rows: &RowFold, files: &FileFacts) -> Result<(), Refusal> {
         matches!(live.as_slice(), [(found, _)] if found.dv_id == id(add))
     };
     let undone = &rows.undone;
-    let merged = rows.merges.iter().filter(|(key, _)| !undone.own.contains(*key));
-    let mut named = merged.map(|(key, merge)| (key, &merge.add)).chain(&undone.outputs);
+    let merged = rows.merges.iter().filter(|(key, _)| !undone.is_own(key));
+    let mut named = merged.map(|(key, merge)| (key, &merge.add)).chain(undone.outputs());
     if let Some((key, _)) = named.find(|(key, add)| !is_live(key, add)) {
         return Err(odd(key, "is not live as the winners left it"));
     }
-    match undone.inputs.keys().chain(&undone.own).find(|key| !files.live(key).is_empty()) {
+    match undone.inputs().into_keys().chain(undone.own()).find(|key| !files.live(key).is_empty()) {
         Some(key) => Err(odd(key, "is live although its rows were moved")),
         None => Ok(()),
     }
