@@ -110,6 +110,7 @@ def test_a_change_after_files_were_put_together(sail, table, change, engine):
 def test_files_put_together_after_a_change(sail, table, engine):
     landed, verdict = stage(table, (Delete(*ONE), engine), (Optimize(), "deltalake"), sail=sail)
     assert (landed["status"], verdict["status"]) == ("committed", "superseded"), json.dumps([landed, verdict])
+    assert "exception" not in verdict and verdict["reason"] == "SAME_FILE", json.dumps(verdict)
     check(table, sail, effect([Delete(*ONE)]))
 
 

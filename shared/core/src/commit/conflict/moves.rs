@@ -61,14 +61,14 @@ impl Check<'_> {
         let found = if is_plain { bins(self.inputs.table, &files, &outputs) } else { None };
         let holds = |bin: &Bin| bin.inputs.iter().any(|at| inputs.get(*at).is_some_and(|(input, _)| input == key));
         let Some(bin) = found.iter().flatten().find(|bin| holds(bin)) else {
-            return Err(Conflict::Superseded(refusal));
+            return Err(superseded(refusal));
         };
         let dropped = bin.inputs.iter().filter_map(|at| inputs.get(*at)).map(|(input, _)| input.clone());
         self.folded.dropped.extend(dropped);
         let dropped = bin.outputs.iter().filter_map(|at| candidate.add_keys.get(*at)).cloned();
         self.folded.dropped.extend(dropped);
         if candidate.removed.iter().all(|input| self.folded.dropped.contains(input)) {
-            return Err(Conflict::Superseded(refusal));
+            return Err(superseded(refusal));
         }
         Ok(())
     }
@@ -228,6 +228,12 @@ impl Check<'_> {
     pub(super) fn winner_clusters(&self) -> bool {
         clusters(&self.winner.commit.actions)
     }
+}
+
+fn superseded(mut refusal: Refusal) -> Conflict {
+    refusal.advice =
+        "nothing: others changed or moved what this commit was to move; what is left, the next one takes".to_owned();
+    Conflict::Superseded(refusal)
 }
 
 /// The last entries that commits added of the files that are removed.

@@ -238,7 +238,7 @@ pub fn outcome(judgement: &Judgement) -> String {
     match judgement {
         Judgement::Admit(_) => "admitted".to_owned(),
         Judgement::Refuse(refusal) => format!("{:?} {}", refusal.exception, refusal.reason),
-        Judgement::Supersede(refusal) => format!("superseded {:?} {}", refusal.exception, refusal.reason),
+        Judgement::Supersede(refusal) => format!("superseded {}", refusal.reason),
         Judgement::Landed { version } => format!("landed {version}"),
         Judgement::NeedsFiles(_) => "needs files".to_owned(),
         Judgement::NeedsRows(_) => "needs rows".to_owned(),

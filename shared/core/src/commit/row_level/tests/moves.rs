@@ -184,7 +184,10 @@ async fn a_rearrangement_leaves_out_the_bins_whose_files_others_changed() {
     // Nothing is left.
     let third = two_bins(&engine, &files, "e").await;
     let verdict = engine.kit.propose(5, 3, &third).await;
-    assert_eq!(short(&verdict), "superseded ConcurrentDeleteDeleteException SAME_FILE");
+    assert_eq!(short(&verdict), "superseded SAME_FILE");
+    let json = verdict.to_json();
+    assert!(json.get("exception").is_none() && json.get("error_class").is_none(), "{json}");
+    assert_eq!((&json["status"], &json["final"]), (&json!("superseded"), &json!(true)));
     assert_eq!(engine.rows().await.len(), 16);
 }
 
@@ -214,7 +217,7 @@ async fn bins_that_are_not_proved_go_together() {
     let undone = scene(both("o"), change()).admission().await;
     assert_eq!(undone.publication.returning.len(), 3, "all but the file that was changed come back");
     assert_eq!(undone.rebase.appended.len(), 5, "and both outputs go");
-    assert_eq!(scene(change(), both("o")).outcome().await, "superseded ConcurrentDeleteReadException SAME_FILE");
+    assert_eq!(scene(change(), both("o")).outcome().await, "superseded SAME_FILE");
     // Sorted ones are conflicts, on either side.
     let mut sorted = both("z");
     sorted.last_mut().unwrap()["commitInfo"]["operationParameters"] = json!({"zOrderBy": "[\"id\"]"});
