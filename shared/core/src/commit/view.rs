@@ -197,8 +197,12 @@ async fn refresh(ctx: Context<'_>, view: View) -> Result<Option<View>, ViewError
     catch_up(ctx, &root, head, state, held, &listing).await.map(Some)
 }
 
-/// Whether reading the log from its last checkpoint on is less work than reading what the head does not know.
+/// Whether reading the log from its last checkpoint on is less work than reading what the head does not know, or all that
+/// is left of it.
 fn is_far_behind(head: &Head, listing: &LogListing) -> bool {
+    if listing.latest() > listing.latest_commit() {
+        return true;
+    }
     let unknown = listing.commits().filter(|(version, _)| *version > head.version).count();
     unknown > FAR_BEHIND && listing.entries.iter().any(|entry| entry.name.is_checkpoint_after(head.version))
 }

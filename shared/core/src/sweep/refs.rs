@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use percent_encoding::percent_decode;
-
 use super::blob::hash64;
 use super::ranges::KeySample;
-use crate::location::Location;
+use crate::location::{Location, plain};
 use crate::store::ObjectKey;
 
 /// Folders of a table's files that are remembered as evidence; files in further ones are reported and kept.
@@ -275,29 +273,9 @@ fn folder_hash(at: &ObjectKey) -> Option<u64> {
     Some(hash64(&[at.bucket.as_bytes(), b"\0", folder.as_bytes(), b"/"]))
 }
 
+/// Whatever the bucket: access points, copies of a table.
 fn loose_hash(key: &str) -> u64 {
     hash64(&[&plain(key)])
-}
-
-/// One form for all spellings that some tool takes for the same object: the bucket (access points, copies of a table),
-/// repeated and leading slashes, percent signs however often encoded, plus signs for blanks.
-fn plain(key: &str) -> Vec<u8> {
-    let mut bytes = key.as_bytes().to_vec();
-    for _ in 0..3 {
-        let decoded: Vec<u8> = percent_decode(&bytes).collect();
-        if decoded == bytes {
-            break;
-        }
-        bytes = decoded;
-    }
-    let mut plain = Vec::with_capacity(bytes.len());
-    for byte in bytes {
-        let byte = if byte == b'+' { b' ' } else { byte };
-        if byte != b'/' || plain.last().is_some_and(|last| *last != b'/') {
-            plain.push(byte);
-        }
-    }
-    plain
 }
 
 #[cfg(test)]

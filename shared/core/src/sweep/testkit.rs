@@ -437,7 +437,7 @@ impl Hook {
         self.since.lock().unwrap().contains(&name)
     }
 
-    async fn tick(&self, name: &'static str) {
+    pub async fn tick(&self, name: &'static str) {
         if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
             let action = self.action.lock().unwrap().take();
             if let Some(action) = action {

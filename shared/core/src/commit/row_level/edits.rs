@@ -1,5 +1,6 @@
 //! What the row-level rules change in a commit, and what has to be there before it is published.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use crate::commit::context::{CLAIM_MS, Context};
 use crate::commit::error::CommitError;
 use crate::commit::facts::FileFacts;
 use crate::commit::files::FileError;
-use crate::commit::rebase::{FileEdit, Rebase};
+use crate::commit::rebase::{FileEdit, Member, Rebase};
 use crate::commit::sanity::row_count;
 use crate::commit::verdict::{Exception, Refusal};
 use crate::delta::deletion_vector::{Place, RowSet, encode_file, locate, write_file};
@@ -30,6 +31,8 @@ const TAG_READ: &str = "lakewarden.readVersion";
 const TAG_MERGED: &str = "lakewarden.mergedFiles";
 const TAG_UNDONE: &str = "lakewarden.undoneVersions";
 const TAG_DROPPED: &str = "lakewarden.droppedFiles";
+/// The one of the members that only writers know which a remove has as well.
+const TAGS: &str = "tags";
 /// Paths that a tag names.
 const PATHS_MAX: usize = 20;
 
@@ -198,12 +201,13 @@ fn edit_pair(
     rebase: &mut Rebase,
 ) -> Result<(), Refusal> {
     let Some((removed, added, add)) = places.pair(key) else { return Ok(()) };
-    let told = |name: &str| merge.line.get(name).filter(|value| !value.is_null()).cloned();
-    let mut changes = Vec::new();
-    if let Some(tags) = told("tags") {
-        changes.push(("tags", tags));
-    }
-    changes.push(("stats", json!(wide_statistics(add, &merge.add)?)));
+    let told = |name: &'static str| {
+        let value = merge.line.get(name).filter(|value| !value.is_null())?;
+        Some((Cow::Borrowed(name), value.clone()))
+    };
+    let others = merge.add.others.members().into_iter();
+    let mut changes: Vec<Member> = others.map(|(name, value)| (name.into(), value)).collect();
+    changes.push(("stats".into(), json!(wide_statistics(add, &merge.add)?)));
     if merge.deleted == Deleted::AsProposed {
         rebase.changed_adds.insert(added, changes);
         return Ok(());
@@ -213,17 +217,17 @@ fn edit_pair(
             rebase.adds.insert(added, FileEdit::Drop);
         }
         Some(vector) => {
-            changes.push(("deletionVector", json!(vector)));
-            let ids = ["baseRowId", "defaultRowCommitVersion"];
-            changes.extend(ids.into_iter().filter_map(|name| Some((name, told(name)?))));
+            changes.push(("deletionVector".into(), json!(vector)));
+            changes.extend(["baseRowId", "defaultRowCommitVersion"].into_iter().filter_map(told));
             rebase.changed_adds.insert(added, changes);
         }
     }
-    let mut gone = vec![("deletionTimestamp", json!(now_ms)), ("extendedFileMetadata", json!(true))];
+    let mut gone: Vec<Member> =
+        vec![("deletionTimestamp".into(), json!(now_ms)), ("extendedFileMetadata".into(), json!(true))];
     // Nothing that spoke of the logical file that was read stays behind.
-    gone.push(("deletionVector", told("deletionVector").unwrap_or(Value::Null)));
+    gone.push(told("deletionVector").unwrap_or(("deletionVector".into(), Value::Null)));
     let members = ["partitionValues", "size", "tags", "stats", "baseRowId", "defaultRowCommitVersion"];
-    gone.extend(members.into_iter().filter_map(|name| Some((name, told(name)?))));
+    gone.extend(members.into_iter().filter_map(told));
     rebase.changed_removes.insert(removed, gone);
     Ok(())
 }
@@ -242,12 +246,18 @@ fn undo(undone: &Undone, now_ms: i64, rebase: &mut Rebase) {
         let mut line = json!({"path": add.path, "deletionTimestamp": now_ms, "dataChange": false,
             "extendedFileMetadata": true, "partitionValues": add.partition_values, "size": add.size});
         common_members(&mut line, add);
+        if let (Some(line), Some(tags)) = (line.as_object_mut(), add.others.members().remove(TAGS)) {
+            line.insert(TAGS.to_owned(), tags);
+        }
         rebase.appended.push(json!({ "remove": line }).to_string());
     }
     for add in undone.inputs.values() {
         let mut line = json!({"path": add.path, "partitionValues": add.partition_values, "size": add.size,
             "modificationTime": add.modification_time, "dataChange": false});
         common_members(&mut line, add);
+        if let Some(line) = line.as_object_mut() {
+            line.extend(add.others.members());
+        }
         rebase.appended.push(json!({ "add": line }).to_string());
     }
 }

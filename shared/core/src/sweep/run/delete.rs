@@ -5,11 +5,13 @@ use futures::{FutureExt, StreamExt, stream};
 
 use super::attempt::Attempt;
 use super::knowledge::Knowledge;
+use crate::catalog::CatalogError;
+use crate::catalog::fences::{self, ScopeFence};
 use crate::store::{Deleted, Doomed, Listed, ObjectError, ObjectKey, ObjectMeta, PutOptions, StoreError};
 use crate::sweep::items::LeaseFence;
 use crate::sweep::report::{Kind, ReportWriter, failed_line, outcome_line};
 use crate::sweep::source::Moment;
-use crate::sweep::{Interruption, Refusal, RefusalReason, SweepError};
+use crate::sweep::{DirectoryError, Interruption, Refusal, RefusalReason, SweepError};
 
 /// Times that an object is tried before it is left to the next run.
 const DELETE_TRIES: u32 = 6;
@@ -30,6 +32,14 @@ const FAILED: &str = "failed";
 
 /// Objects that the store could not look at, or not delete.
 type Failed<'o> = Vec<(&'o Listed, StoreError)>;
+
+/// Other sweeps are at the bucket's fences.
+fn not_fenced(error: CatalogError) -> SweepError {
+    match error {
+        CatalogError::Contended(_) => Interruption::Contended("the fences of the bucket").into(),
+        other => DirectoryError::from(other).into(),
+    }
+}
 
 impl<'a> Attempt<'a> {
     /// Deletes orphans batch by batch; each batch is proved again right before.
@@ -155,8 +165,15 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Makes commits and leases wait, as far as they pass through this product.
+    /// Makes commits, leases, and tables and partitions that would appear here wait, as far as they pass through this
+    /// product.
     async fn put_fences(&self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        let fence = ScopeFence {
+            scope: known.scope.clone(),
+            run_id: self.record.run_id.clone(),
+            expires_at_ms: self.lease.expires_at_ms,
+        };
+        fences::raise(&self.app.ports, &fence).await.map_err(not_fenced)?;
         for sourced in &mut known.sources {
             sourced.source.fence(self.lease.epoch, self.lease.expires_at_ms).await?;
         }
@@ -177,7 +194,8 @@ impl<'a> Attempt<'a> {
             let cleared = self.lease_fence(&table_id).clear(self.app.ports.items.as_ref()).await;
             result = result.and(cleared);
         }
-        result
+        let lowered = fences::lower(&self.app.ports, &known.scope.bucket, &self.record.run_id).await;
+        result.and(lowered.map_err(not_fenced))
     }
 
     /// Ages are only as good as our clock: what the run has just written shows the store's.

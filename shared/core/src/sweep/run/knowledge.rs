@@ -65,9 +65,9 @@ impl Neighbours {
         for other in around {
             let Some(location) = other.location.clone().filter(|_| other.id != entry.id) else { continue };
             neighbours.fingerprint.push((other.id.clone(), location.clone()));
-            if location.contains(table) {
+            if location.may_contain(table) {
                 neighbours.sharing.push(other);
-            } else if table.contains(&location) {
+            } else if table.may_contain(&location) {
                 neighbours.inside.push(location);
             }
         }
@@ -263,7 +263,14 @@ impl Knowledge<'_> {
                 let since_ms = self.sightings.candidate_since_ms(&at, object).unwrap_or(self.started_ms);
                 next.see(&at, object, first_ms(), Some(since_ms));
             }
-            Reason::TooYoung | Reason::MultipartAge if is_multipart(&object.etag) => {
+            // Whatever keeps it now, its age counts from the first time that it was seen.
+            Reason::TooYoung
+            | Reason::MultipartAge
+            | Reason::FamilyTooYoung
+            | Reason::PendingCommit
+            | Reason::Lease
+                if is_multipart(&object.etag) =>
+            {
                 next.see(&at, object, first_ms(), None);
             }
             _ => {}
@@ -273,7 +280,7 @@ impl Knowledge<'_> {
     /// Declared folders of another table that lie inside ours belong to it: the longest prefix owns.
     pub(super) fn protect(&mut self, folders: &BTreeSet<Location>) {
         for folder in folders {
-            if *folder != self.table && self.table.contains(folder) && !self.protected.contains(folder) {
+            if *folder != self.table && self.table.may_contain(folder) && !self.protected.contains(folder) {
                 self.protected.push(folder.clone());
             }
         }

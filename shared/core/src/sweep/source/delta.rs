@@ -14,7 +14,7 @@ use super::{Loaded, Moment, ReferenceSource, Role, SourceContext, interval};
 use crate::commit::error::CommitError;
 use crate::commit::head::{self, Fence, HeadError};
 use crate::delta::features::is_catalog_managed;
-use crate::delta::log::{LogListing, LogName, list_log};
+use crate::delta::log::{LogListing, list_log};
 use crate::delta::snapshot::{load_listed, read_commits};
 use crate::delta::{Actions, Metadata, Snapshot, SnapshotError, Version};
 use crate::location::Location;
@@ -66,7 +66,7 @@ pub struct DeltaSource<'a> {
 #[derive(Debug)]
 struct State {
     version: Version,
-    /// ETag of that version's commit file: whether the log is still the same one.
+    /// What [`LogListing::mark`] says of that version: whether the log is still the same one.
     etag: ETag,
     retention_ms: i64,
     log_retention_ms: i64,
@@ -296,16 +296,11 @@ impl<'a> DeltaSource<'a> {
 
     fn check_snapshot(&self, snapshot: &Snapshot, listing: &LogListing, ratifier: Ratifier) -> Result<State, Refusal> {
         check_table(&snapshot.protocol, ratifier)?;
-        let etag = listing.commit(snapshot.version).map(|entry| entry.etag.clone()).ok_or_else(|| {
-            let detail = format!("commit {} is missing from the log of {}", snapshot.version, self.entry);
+        let etag = listing.mark(snapshot.version).cloned().ok_or_else(|| {
+            let detail = format!("version {} is missing from the log of {}", snapshot.version, self.entry);
             Refusal::new(RefusalReason::MetadataIncomplete, detail)
         })?;
-        let checkpoint = listing.entries.iter().filter_map(|entry| match entry.name {
-            LogName::ClassicCheckpoint(version)
-            | LogName::MultiPartCheckpoint { version, .. }
-            | LogName::V2Checkpoint { version, .. } => Some(version),
-            _ => None,
-        });
+        let checkpoint = listing.entries.iter().filter_map(|entry| entry.name.checkpoint());
         let metadata = &snapshot.metadata;
         let retention_ms = self.duration_ms(metadata, RETENTION, DEFAULT_RETENTION_MS)?;
         Ok(State {
@@ -349,7 +344,7 @@ impl<'a> DeltaSource<'a> {
         let Some(state) = &self.state else { return Err(Interruption::Changed("the table's log").into()) };
         let known = state.version;
         let listing = self.list(Some(known)).await?;
-        if listing.commit(known).map(|entry| &entry.etag) != Some(&state.etag) {
+        if listing.mark(known) != Some(&state.etag) {
             return Err(Interruption::Changed("the table's log").into());
         }
         let news: Vec<(Version, ETag)> = listing
@@ -363,6 +358,10 @@ impl<'a> DeltaSource<'a> {
                 return Err(SnapshotError::LogGap { missing: expected, wanted: *version }.into());
             }
             expected = expected.next();
+        }
+        if listing.latest() >= expected {
+            // Commits are gone that a checkpoint stands for.
+            return Err(Interruption::Changed("the table's log").into());
         }
         let Some((version, etag)) = news.last().cloned() else { return Ok(()) };
         let versions = news.into_iter().map(|(version, _)| version).collect();
@@ -483,7 +482,7 @@ impl ReferenceSource for DeltaSource<'_> {
             return Ok(false);
         }
         let listing = self.list(Some(version)).await?;
-        Ok(listing.latest() == version && listing.commit(version).is_some_and(|entry| entry.etag.0 == etag))
+        Ok(listing.latest() == version && listing.mark(version).is_some_and(|found| found.0 == etag))
     }
 
     fn declared(&self) -> BTreeSet<Location> {

@@ -15,6 +15,7 @@ mod pending;
 mod planner;
 mod random;
 mod refusals;
+mod registered;
 mod runs;
 mod scopes;
 mod seeing;

@@ -302,6 +302,7 @@ async fn winners_of_other_shapes_conflict() {
 async fn other_statistics_and_tags_of_a_winner_are_taken_over() {
     let mut refreshed = moved(add("a", 0));
     refreshed["add"]["tags"] = json!({"colour": "blue"});
+    refreshed["add"]["clusteringProvider"] = json!("liquid");
     let stats =
         json!({"numRecords": 3, "minValues": {"id": 0}, "maxValues": {"id": 2}, "nullCount": {"id": 0, "name": 1}});
     refreshed["add"]["stats"] = json!(stats.to_string());
@@ -313,7 +314,7 @@ async fn other_statistics_and_tags_of_a_winner_are_taken_over() {
     let admission = scene.admission().await;
     let changes = &admission.rebase.changed_adds[&0];
     let of = |name: &str| changes.iter().find(|(found, _)| *found == name).map(|(_, value)| value.clone()).unwrap();
-    assert_eq!(of("tags"), json!({"colour": "blue"}));
+    assert_eq!((of("tags"), of("clusteringProvider")), (json!({"colour": "blue"}), json!("liquid")));
     let stats: Value = serde_json::from_str(of("stats").as_str().unwrap()).unwrap();
     assert_eq!((&stats["nullCount"]["name"], &stats["tightBounds"]), (&json!(1), &json!(false)));
     assert!(admission.rebase.changed_removes.is_empty() && admission.publication.vectors.is_none());

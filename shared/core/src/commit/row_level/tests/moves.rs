@@ -19,7 +19,10 @@ async fn four_files() -> Engine {
     let engine = Engine { kit: Kit::with_vectors(json!({})).await };
     for index in 0..4_i64 {
         let ids = (index * 10..index * 10 + 4).collect();
-        let lines = engine.execute(&Statement::Append(ids), &[], &format!("f{index}")).await;
+        let mut lines = engine.execute(&Statement::Append(ids), &[], &format!("f{index}")).await;
+        for line in lines.iter_mut().filter(|line| line["add"].is_object()) {
+            line["add"]["tags"] = json!({"of": format!("f{index}")});
+        }
         engine.kit.propose(index + 1, 100 + index as u128, &lines).await;
     }
     engine
@@ -60,6 +63,8 @@ async fn a_change_takes_back_the_bin_that_its_file_went_into() {
     let mut expected: Rows = (0..4).flat_map(|file| (file * 10..file * 10 + 4).map(|id| (id, 1))).collect();
     Statement::Update(11, 12).run(&mut expected);
     assert_eq!(engine.rows().await, expected);
+    let back = engine.read(6).await;
+    assert_eq!(Value::Object(named(&back, &["f0"])[0].add.others.members()), json!({"tags": {"of": "f0"}}));
     // Whoever changed the other bin's files takes that one back; a file of the first one is in nobody's way any more.
     let later = engine.execute(&Statement::Delete(30, 30), &files, "d").await;
     assert_eq!(short(&engine.kit.propose(5, 3, &later).await), "committed 7");

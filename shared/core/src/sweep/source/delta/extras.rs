@@ -4,17 +4,17 @@
 use std::collections::HashSet;
 
 use super::{DeltaSource, UNIFORM_DIR};
-use crate::delta::log::LogListing;
+use crate::delta::log::{LogEntry, LogListing};
 use crate::delta::snapshot::read_commits;
 use crate::delta::{Snapshot, Version};
 use crate::iceberg::{IcebergError, load_metadata};
 use crate::store::ObjectKey;
-use crate::sweep::SweepError;
 use crate::sweep::delays::RECENT_MS;
 use crate::sweep::refs::{Held, References};
 use crate::sweep::source::Role;
 use crate::sweep::source::staged::files_of_path;
 use crate::sweep::survey::Survey;
+use crate::sweep::{Refusal, RefusalReason, SweepError};
 
 /// Commits held in memory when change files are looked for.
 const COMMITS_AT_ONCE: usize = 64;
@@ -64,7 +64,17 @@ impl DeltaSource<'_> {
             return Ok(());
         }
         let cut_off_ms = self.now_ms.saturating_sub(retention_ms.max(self.asked_retention_ms));
-        let recent = listing.commits().filter(|(_, entry)| entry.last_modified_ms >= cut_off_ms);
+        let is_recent = |entry: &LogEntry| entry.last_modified_ms >= cut_off_ms;
+        let first = listing.commits().next();
+        if first.is_none_or(|(version, entry)| version > Version(0) && is_recent(entry)) {
+            let detail = format!(
+                "commits that may be younger than the retention are gone from the log of {}, so which files of its change \
+                 feed they name is not known",
+                self.entry
+            );
+            return Err(Refusal::new(RefusalReason::MetadataIncomplete, detail).into());
+        }
+        let recent = listing.commits().filter(|(_, entry)| is_recent(entry));
         let recent: Vec<Version> = recent.map(|(version, _)| version).collect();
         for versions in recent.chunks(COMMITS_AT_ONCE) {
             for commit in read_commits(self.ports.objects.as_ref(), &self.root, versions.to_vec()).await? {
