@@ -82,7 +82,7 @@ def test_nothing_to_do_is_no_failure(lake, clients, uri, name):
     before = objects(clients, uri)
     verdict = stage_from_fork(lake, uri, NOTHING[name])
     assert (verdict.status, verdict.is_final, verdict.version, verdict.read_version) == ("superseded", True, None, 0)
-    assert verdict.raise_if_refused() is verdict and verdict.location == uri
+    assert verdict.raise_if_refused() is verdict and verdict.location == uri and verdict.raw["reason"] == "NOTHING_TO_DO"
     assert ids(clients, uri) == [1, 2, 3] and forks(clients) == [] and objects(clients, uri) == before
     with fork(lake, uri) as made, pytest.raises(lakewarden.NothingCommitted):
         NOTHING[name](made.table())

@@ -67,7 +67,8 @@ def array_of(kind, values):
     if kind.startswith("timestamp"):
         return pa.array(values, pa.int64()).cast(wanted)
     if kind.startswith("decimal"):
-        with decimal.localcontext(prec=60):
+        with decimal.localcontext() as context:
+            context.prec = 60
             values = [None if value is None else decimal.Decimal(value).scaleb(-wanted.scale) for value in values]
     return pa.array(values, wanted)
 

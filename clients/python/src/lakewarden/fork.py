@@ -195,7 +195,18 @@ def stage_from_fork(
         try:
             commit = made.commit()
         except NothingCommitted:
-            return Verdict("", Location.parse(uri).uri, "superseded", True, None, made.read_version, None, (), {})
+            text = "deltalake committed nothing: there was nothing to do"
+            return Verdict.from_json(
+                {
+                    "proposal_id": "",
+                    "location": Location.parse(uri).uri,
+                    "status": "superseded",
+                    "final": True,
+                    "read_version": made.read_version,
+                    "reason": "NOTHING_TO_DO",
+                    "message": text,
+                }
+            )
         if read_set is not None:
             for action in commit.actions:
                 if "commitInfo" in action:
