@@ -5,6 +5,7 @@ mod delete;
 mod explain;
 mod knowledge;
 mod others;
+mod signs;
 
 use super::items::{Lease, ReportParts, RunRecord, RunState};
 use super::{Interruption, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory};

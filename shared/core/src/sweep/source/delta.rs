@@ -12,7 +12,7 @@ use crate::commit::head::{self, Fence, HeadError};
 use crate::delta::features::is_catalog_managed;
 use crate::delta::log::{LogEntry, LogListing, list_log};
 use crate::delta::snapshot::{load_listed, read_commits};
-use crate::delta::{Actions, Metadata, Snapshot, SnapshotError, Version};
+use crate::delta::{Actions, AddFile, Metadata, Snapshot, SnapshotError, Version};
 use crate::iceberg::{IcebergError, load_metadata};
 use crate::location::Location;
 use crate::ports::Ports;
@@ -346,7 +346,10 @@ impl<'a> DeltaSource<'a> {
             if commit.actions.operation().is_some_and(|operation| RE_ADDING.contains(&operation)) {
                 continue;
             }
-            for add in commit.actions.adds.iter().filter(|add| add.data_change) {
+            // What was there before has another vector now; its age says nothing.
+            let replaced: HashSet<&str> = commit.actions.removes.iter().map(|remove| remove.path.as_str()).collect();
+            let is_new = |add: &&AddFile| add.data_change && !replaced.contains(add.path.as_str());
+            for add in commit.actions.adds.iter().filter(is_new) {
                 if let Ok(files) = files_of_path(&self.root, &add.path, None) {
                     files.iter().for_each(|at| self.delays.expect(at, commit.last_modified_ms, self.now_ms));
                 }

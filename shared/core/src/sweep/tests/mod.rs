@@ -17,3 +17,4 @@ mod registered;
 mod runs;
 mod scopes;
 mod sightings;
+mod unmarked;
