@@ -13,7 +13,7 @@ use super::managed::overlay;
 use super::path_filter::PathCollector;
 use super::proposal::{Proposal, Status};
 use super::recover;
-use super::table_state::TableState;
+use super::table_state::{TableState, timestamp_of};
 use super::verdict::{Exception, Refusal};
 use super::version_record::VersionRecord;
 use super::warm::WarmTables;
@@ -328,7 +328,7 @@ async fn read_log(
     let mut in_commit_timestamp_ms = None;
     if features::has_in_commit_timestamps_on(&snapshot.metadata) {
         let commit = snapshot::read_commit(&*ctx.ports().objects, root, latest).await.map_err(snapshot_error)?;
-        in_commit_timestamp_ms = commit.actions.commit_info.as_ref().and_then(|info| info.number("inCommitTimestamp"));
+        in_commit_timestamp_ms = timestamp_of(&commit).or(Some(commit.last_modified_ms));
         held.commits.insert(latest, Arc::new(commit));
     }
     let mut state = TableState::of_log(&snapshot, paths, in_commit_timestamp_ms);

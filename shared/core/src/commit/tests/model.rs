@@ -347,6 +347,8 @@ impl History {
                 scene.matches.insert(format!("wh/t/{path}"), found);
             }
         }
+        let ids = |file: &File| file.rows.iter().map(|(id, _)| *id).collect();
+        scene.ids = self.files.iter().map(|(path, file)| (format!("wh/t/{path}"), ids(file))).collect();
         scene.held = self.held();
         scene.under(IsolationLevel::WriteSerializable).candidate(commit.lines.clone()).judge().await
     }
