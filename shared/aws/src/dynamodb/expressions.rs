@@ -150,7 +150,8 @@ mod tests {
         let expression = encode_condition(Table::DeltaLog, &Condition::Absent);
         assert_eq!(expression.names.unwrap()["#n0"], "tablePath");
         assert_eq!(expression.values, None);
-        assert_eq!(encode_condition(Table::Catalog, &Condition::Always), Expression::default());
+        let nothing = Expression { text: None, names: None, values: None };
+        assert_eq!(encode_condition(Table::Catalog, &Condition::Always), nothing);
         assert!(encode_check(Table::Catalog, &Condition::Always).text.unwrap().contains("OR"));
     }
 

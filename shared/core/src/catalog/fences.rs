@@ -5,6 +5,8 @@
 //! no fence around its place; a partition outside its table is noted in the index first, and written once there is no
 //! fence around its place. Whoever would come too late waits for the end of the batch, which takes seconds.
 
+use std::collections::BTreeMap;
+
 use super::scope_fence_item::{self, EXPIRES_AT_MS, ONLY_RUN, ScopeFences, decode, encode};
 use super::{CatalogError, Revision};
 use crate::location::Location;
@@ -108,34 +110,39 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// The part of a transaction that demands that no sweep deletes a batch around `place`. Asked for anew when the
+    /// The parts of a transaction that demand that no sweep deletes a batch around these places. Asked for anew when the
     /// transaction was refused, it waits for the end of the batch; the first time it costs no read.
     ///
     /// # Errors
     /// [`CatalogError::NotReady`] when a batch took too long.
-    pub(super) async fn check(&mut self, ports: &Ports, place: &Location) -> Result<Write, CatalogError> {
-        let seen = match std::mem::replace(&mut self.has_asked, true) {
-            false => None,
-            true => self.wait(ports, place).await?,
-        };
-        let condition = match seen {
-            None => Condition::AbsentOrAtMost { field: EXPIRES_AT_MS, value: ports.clock.now_ms() },
-            Some(seen) => unchanged(&seen),
-        };
-        Ok(Write::Check { key: scope_fence_item::key(&place.bucket), condition })
+    pub(super) async fn check(&mut self, ports: &Ports, places: &[Location]) -> Result<Vec<Write>, CatalogError> {
+        let has_asked = std::mem::replace(&mut self.has_asked, true);
+        let mut checks = Vec::new();
+        for (bucket, places) in by_bucket(places) {
+            let seen = if has_asked { self.wait(ports, &bucket, &places).await? } else { None };
+            let condition = match seen {
+                None => Condition::AbsentOrAtMost { field: EXPIRES_AT_MS, value: ports.clock.now_ms() },
+                Some(seen) => unchanged(&seen),
+            };
+            checks.push(Write::Check { key: scope_fence_item::key(&bucket), condition });
+        }
+        Ok(checks)
     }
 
-    /// Until nothing around `place` is deleted; answers what is deleted elsewhere in the bucket. One strong get if nothing
-    /// is.
-    async fn wait(&mut self, ports: &Ports, place: &Location) -> Result<Option<ScopeFences>, CatalogError> {
+    /// Until nothing around these places of a bucket is deleted; answers what is deleted elsewhere in it. One strong get if
+    /// nothing is.
+    async fn wait(
+        &mut self,
+        ports: &Ports,
+        bucket: &str,
+        places: &[Location],
+    ) -> Result<Option<ScopeFences>, CatalogError> {
         loop {
-            let item = ports.items.get(&scope_fence_item::key(&place.bucket), Consistency::Strong).await?;
+            let item = ports.items.get(&scope_fence_item::key(bucket), Consistency::Strong).await?;
             let Some(item) = item else { return Ok(None) };
-            let all = decode(&place.bucket, &item)?;
+            let all = decode(bucket, &item)?;
             let now_ms = ports.clock.now_ms();
-            if !all.fences.iter().any(|fence| fence.expires_at_ms > now_ms && fence.concerns(place)) {
-                return Ok(Some(all));
-            }
+            let Some(place) = first_concerned(&all, places, now_ms) else { return Ok(Some(all)) };
             if now_ms.saturating_sub(*self.since_ms.get_or_insert(now_ms)) >= WAIT_MAX_MS {
                 let text = format!("A sweep is deleting files at {place} right now: try again in a few seconds.");
                 return Err(CatalogError::NotReady(text));
@@ -145,6 +152,21 @@ impl Gate {
     }
 }
 
+/// The first place around which a fence counts.
+fn first_concerned(all: &ScopeFences, places: &[Location], now_ms: i64) -> Option<Location> {
+    let live = all.fences.iter().filter(|fence| fence.expires_at_ms > now_ms);
+    live.flat_map(|fence| places.iter().filter(|place| fence.concerns(place))).next().cloned()
+}
+
+/// Owned, since the compiler cannot see of borrowed ones that the whole is `Send`.
+fn by_bucket(places: &[Location]) -> BTreeMap<String, Vec<Location>> {
+    let mut found: BTreeMap<String, Vec<Location>> = BTreeMap::new();
+    for place in places {
+        found.entry(place.bucket.clone()).or_default().push(place.clone());
+    }
+    found
+}
+
 /// Waits until no sweep deletes a batch around places that are in the index already: one strong get for each bucket if none
 /// does.
 ///
@@ -152,14 +174,8 @@ impl Gate {
 /// [`CatalogError::NotReady`] when a batch took too long.
 pub(crate) async fn wait_out(ports: &Ports, places: &[Location]) -> Result<(), CatalogError> {
     let mut gate = Gate::default();
-    let mut clear: Option<(&str, Option<ScopeFences>)> = None;
-    for place in places {
-        let is_clear = clear.as_ref().is_some_and(|(bucket, seen)| {
-            *bucket == place.bucket && !seen.iter().flat_map(|seen| &seen.fences).any(|fence| fence.concerns(place))
-        });
-        if !is_clear {
-            clear = Some((place.bucket.as_str(), gate.wait(ports, place).await?));
-        }
+    for (bucket, places) in by_bucket(places) {
+        gate.wait(ports, &bucket, &places).await?;
     }
     Ok(())
 }
@@ -179,8 +195,8 @@ mod tests {
     }
 
     async fn check(ports: &Ports, gate: &mut Gate, prefix: &str) -> Result<bool, CatalogError> {
-        let check = gate.check(ports, &Location::new("b", prefix)).await?;
-        Ok(ports.items.transact(&[check], &ports.ids.uuid().to_string()).await.is_ok())
+        let checks = gate.check(ports, &[Location::new("b", prefix)]).await?;
+        Ok(ports.items.transact(&checks, &ports.ids.uuid().to_string()).await.is_ok())
     }
 
     #[tokio::test]

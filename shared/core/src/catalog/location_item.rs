@@ -32,6 +32,8 @@ pub enum Use {
     Partition,
     /// The table has lain there.
     Past,
+    /// The table says that more of its files are there.
+    Additional,
 }
 
 impl Use {
@@ -39,6 +41,7 @@ impl Use {
         match self {
             Self::Partition => "partition",
             Self::Past => "past",
+            Self::Additional => "additional",
         }
     }
 }
@@ -60,7 +63,7 @@ pub(super) fn encode_use(entry: &LocationEntry, what: Use) -> Item {
 
 pub(super) fn decode_use(item: &Item) -> Result<(LocationEntry, Use), DecodeError> {
     let text = item.text("use")?;
-    let what = [Use::Partition, Use::Past].into_iter().find(|what| what.as_str() == text);
+    let what = [Use::Partition, Use::Past, Use::Additional].into_iter().find(|what| what.as_str() == text);
     let message = || format!("`{text}` is not known");
     let what = what.ok_or_else(|| DecodeError::Invalid { field: "use".to_owned(), message: message() })?;
     Ok((decode(item)?, what))
@@ -96,9 +99,20 @@ fn cut(text: &str) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
+/// Hadoop's clients make one slash of several: in the index they are one as well, so that a look finds both.
+pub(super) fn single_slashes(prefix: &str) -> String {
+    let mut single = String::with_capacity(prefix.len());
+    for letter in prefix.chars() {
+        if letter != '/' || !single.ends_with('/') {
+            single.push(letter);
+        }
+    }
+    single
+}
+
 /// The part of the range key that all tables at this very location share.
 fn shared_sort(location: &Location) -> String {
-    let prefix = location.key_prefix();
+    let prefix = single_slashes(&location.key_prefix());
     if prefix.len() <= PLAIN_PREFIX_MAX_BYTES {
         return format!("{prefix}\0");
     }
@@ -117,7 +131,7 @@ pub(super) fn range_at(location: &Location) -> SortRange {
 
 /// Range keys of the tables at this location and below it (and perhaps a few others: compare the entry).
 pub(super) fn range_within(location: &Location) -> SortRange {
-    let prefix = location.key_prefix();
+    let prefix = single_slashes(&location.key_prefix());
     if prefix.is_empty() { SortRange::All } else { SortRange::Prefix(Sort::Text(cut(&prefix).to_owned())) }
 }
 
@@ -156,7 +170,7 @@ mod tests {
             table_id: TableId::from_text("t1"),
         };
         assert_eq!(decode(&encode(&entry)).unwrap(), entry);
-        for what in [Use::Partition, Use::Past] {
+        for what in [Use::Partition, Use::Past, Use::Additional] {
             assert_eq!(decode_use(&encode_use(&entry, what)).unwrap(), (entry.clone(), what));
         }
         assert!(decode_use(&encode(&entry)).is_err());
@@ -181,6 +195,28 @@ mod tests {
                 assert!(seen.insert(key.sk), "{length} {tail}");
             }
         }
+    }
+
+    #[test]
+    fn slashes_count_once() {
+        let id = TableId::from_text("t1");
+        let double = Location { bucket: "b".to_owned(), prefix: "wh//orders///a".to_owned() };
+        for outer in ["wh", "wh/orders", "wh//orders"] {
+            let outer = Location { bucket: "b".to_owned(), prefix: outer.to_owned() };
+            assert!(range_within(&outer).contains(&key(&double, &id).sk), "{outer}");
+        }
+        assert!(range_at(&Location::new("b", "wh/orders/a")).contains(&key(&double, &id).sk));
+        assert_eq!(
+            decode(&encode(&LocationEntry {
+                location: double.clone(),
+                database: "d".into(),
+                table: "t".into(),
+                table_id: id
+            }))
+            .unwrap()
+            .location,
+            double
+        );
     }
 
     #[test]

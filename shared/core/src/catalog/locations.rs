@@ -6,7 +6,7 @@ use futures::StreamExt;
 
 use super::database_item::{self, decode_head};
 pub use super::location_item::Use;
-use super::location_item::{self, LocationEntry, locations_in, range_at, range_within, uses_in};
+use super::location_item::{self, LocationEntry, locations_in, range_at, range_within, single_slashes, uses_in};
 use super::table_head_item::{self, TableRef};
 use super::{CatalogError, TableId};
 use crate::location::Location;
@@ -46,14 +46,14 @@ pub async fn tables_at(
     live(items, clock, entries).await
 }
 
-/// All tables at this location and below it; the root of a bucket gives all of the bucket.
+/// All tables at this location and below it, in any spelling of slashes; the root of a bucket gives all of the bucket.
 pub async fn tables_within(
     items: &dyn ReadItems,
     clock: &dyn Clock,
     location: &Location,
 ) -> Result<Vec<Located>, CatalogError> {
     let mut entries = read_entries(items, &location.bucket, range_within(location)).await?;
-    entries.retain(|entry| location.contains(&entry.location));
+    entries.retain(|entry| location.may_contain(&entry.location));
     live(items, clock, entries).await
 }
 
@@ -81,12 +81,19 @@ pub(crate) fn use_bucket_item(table: &TableRef, bucket: &str) -> (Key, Item) {
     (location_item::bucket_key(&table.table_id, bucket), location_item::encode_bucket(bucket))
 }
 
-pub(super) fn put_use(table: &TableRef, location: Location, what: Use) -> [Write; 2] {
-    [use_bucket_item(table, &location.bucket), use_item(table, location, what)].map(|(key, item)| Write::Put {
-        key,
-        item,
-        condition: Condition::Always,
-    })
+/// Places of a table outside its location that one transaction has room for.
+const USES_MAX: usize = 40;
+
+/// Notes of uses, for one transaction.
+pub(super) fn put_uses(table: &TableRef, uses: &[(Location, Use)]) -> Result<Vec<Write>, CatalogError> {
+    if uses.len() > USES_MAX {
+        let text = format!("A table has at most {USES_MAX} AdditionalLocations outside its Location.");
+        return Err(CatalogError::LimitExceeded(text));
+    }
+    let buckets: BTreeSet<&str> = uses.iter().map(|(place, _)| place.bucket.as_str()).collect();
+    let notes = buckets.into_iter().map(|bucket| use_bucket_item(table, bucket));
+    let items = notes.chain(uses.iter().map(|(place, what)| use_item(table, place.clone(), *what)));
+    Ok(items.map(|(key, item)| Write::Put { key, item, condition: Condition::Always }).collect())
 }
 
 /// Buckets in which a table has uses, or had.
@@ -118,10 +125,10 @@ pub async fn uses_around(
     location: &Location,
 ) -> Result<Vec<Used>, CatalogError> {
     let mut found = read_uses(items, &location.bucket, range_within(location)).await?;
-    found.retain(|(entry, _)| location.contains(&entry.location));
+    found.retain(|(entry, _)| location.may_contain(&entry.location));
     for folder in folders_above(location) {
         let mut at = read_uses(items, &folder.bucket, range_at(&folder)).await?;
-        at.retain(|(entry, _)| entry.location == folder && folder != *location);
+        at.retain(|(entry, _)| is_same(&entry.location, &folder) && !is_same(&folder, location));
         found.extend(at);
     }
     let (entries, whats): (Vec<LocationEntry>, Vec<Use>) = found.into_iter().unzip();
@@ -151,13 +158,19 @@ async fn read_uses(
     }
 }
 
-/// The location and all folders above it, the root of the bucket first.
+/// Whether two places are one to some tool.
+fn is_same(one: &Location, other: &Location) -> bool {
+    one.may_contain(other) && other.may_contain(one)
+}
+
+/// The location and all folders above it, the root of the bucket first. Of several spellings with more slashes than one
+/// the index knows one.
 fn folders_above(location: &Location) -> Vec<Location> {
+    let location = &Location { prefix: single_slashes(&location.prefix), ..location.clone() };
     let mut folders = vec![Location::new(location.bucket.clone(), "")];
     let ends = location.prefix.match_indices('/').map(|(end, _)| end).chain([location.prefix.len()]);
     for end in ends {
         let prefix = location.prefix.get(..end).unwrap_or_default();
-        // Not `Location::new`: it trims slashes, and `a//b` lies in `a/`, which is not `a`.
         let folder = Location { bucket: location.bucket.clone(), prefix: prefix.to_owned() };
         if !folders.contains(&folder) {
             folders.push(folder);
@@ -174,7 +187,7 @@ pub async fn tables_containing(
 ) -> Result<Vec<Located>, CatalogError> {
     let reads = folders_above(location).into_iter().map(|folder| async move {
         let mut entries = read_entries(items, &folder.bucket, range_at(&folder)).await?;
-        entries.retain(|entry| entry.location == folder);
+        entries.retain(|entry| is_same(&entry.location, &folder));
         Ok::<_, CatalogError>(entries)
     });
     let mut entries = Vec::new();

@@ -26,7 +26,7 @@ pub struct ScopeFence {
 impl ScopeFence {
     /// Whether files at `place` may be among those that go.
     pub(super) fn concerns(&self, place: &Location) -> bool {
-        self.scope.contains(place) || place.contains(&self.scope)
+        self.scope.may_contain(place) || place.may_contain(&self.scope)
     }
 }
 

@@ -11,6 +11,8 @@ use super::{CatalogError, KeyColumn, TableId};
 use crate::location::{Location, LocationError};
 use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
 
+/// What a `Location` of Spark has in its name that is none.
+const PLACEHOLDER: &str = "__PLACEHOLDER__";
 const SCHEMA_VERSION: i64 = 1;
 /// The longest bucket names that S3 ever allowed.
 const BUCKET_MAX_BYTES: usize = 255;
@@ -63,12 +65,34 @@ impl TableDefinition {
         self.storage_descriptor()?.get("Location")?.as_str()
     }
 
+    /// Where its files are. Spark writes a place that is none into `Location`, and the real one beside it.
+    fn place_uri(&self) -> Option<&str> {
+        let path = || self.storage_descriptor()?.get("SerdeInfo")?.get("Parameters")?.get("path")?.as_str();
+        match self.location_uri() {
+            Some(uri) if uri.contains(PLACEHOLDER) => path().or(Some(uri)),
+            None => path(),
+            uri => uri,
+        }
+    }
+
+    /// `StorageDescriptor.AdditionalLocations` on S3, outside where the table lies.
+    pub fn additional_locations(&self) -> Vec<Location> {
+        let home = self.location().ok().flatten();
+        let list = self.storage_descriptor().and_then(|descriptor| descriptor.get("AdditionalLocations")?.as_array());
+        let uris = list.into_iter().flatten().filter_map(Json::as_str);
+        let mut places: Vec<Location> = uris.filter_map(|uri| Location::parse(uri).ok()).collect();
+        places.retain(|place| home.as_ref().is_none_or(|home| !home.contains(place)));
+        places.sort();
+        places.dedup();
+        places
+    }
+
     /// Where the table lies on S3; none when it names no location or one elsewhere.
     ///
     /// # Errors
     /// An S3 location that names no bucket or has dot segments: such a table could not be protected.
     pub fn location(&self) -> Result<Option<Location>, CatalogError> {
-        match self.location_uri().map(Location::parse) {
+        match self.place_uri().map(Location::parse) {
             None | Some(Err(LocationError::NotS3(_))) => Ok(None),
             Some(Ok(location)) if location.bucket.len() > BUCKET_MAX_BYTES => {
                 let bytes = location.bucket.len();

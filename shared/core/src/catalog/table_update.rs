@@ -6,12 +6,12 @@ use super::body::check_item_size;
 use super::epochs::plan_keys;
 use super::fences::Gate;
 use super::location_item;
-use super::locations::{Use, put_use};
+use super::locations::{Use, put_uses};
 use super::rounds::{Rounds, lost_to_others};
 use super::spill::{Owner, load_body};
 use super::table_definition_item::{self, TableDefinition};
 use super::table_head_item::{self, TableRef};
-use super::tables::{find_table, put, put_location, stored_definition};
+use super::tables::{find_table, put, put_location, stored_definition, uses_of};
 use super::version_item;
 use super::work::{self, CatalogWork};
 use super::work_item;
@@ -191,10 +191,14 @@ async fn replace(
     if change.numbering == Numbering::Same {
         next.version = current.version;
     }
-    let mut writes = plan_writes(ports, current, &next, old, change).await?;
-    if let Some(home) = next.home.as_ref().filter(|home| old.home().as_ref() != Some(*home)) {
-        writes.push(gate.check(ports, home).await?);
-    }
+    let mut places: Vec<Location> =
+        next.home.iter().filter(|home| old.home().as_ref() != Some(*home)).cloned().collect();
+    let known = uses_of(&old.definition);
+    let more: Vec<(Location, Use)> =
+        uses_of(change.definition).into_iter().filter(|one| !known.contains(one)).collect();
+    places.extend(more.iter().map(|(place, _)| place.clone()));
+    let mut writes = plan_writes(ports, current, &next, old, change, more).await?;
+    writes.extend(gate.check(ports, &places).await?);
     let opens_epoch = next.epoch != current.epoch;
     writes.extend(opens_epoch.then(|| work_item::open(ports, &next)));
     match transact(ports, &writes).await {
@@ -217,6 +221,7 @@ async fn plan_writes(
     next: &TableRef,
     old: &Old,
     change: Change<'_>,
+    mut uses: Vec<(Location, Use)>,
 ) -> Result<Vec<Write>, CatalogError> {
     let Change { mut item, archive, .. } = change;
     let head = table_head_item::encode(next);
@@ -239,9 +244,10 @@ async fn plan_writes(
             let key = location_item::key(&old, &next.table_id);
             writes.push(Write::Delete { key, condition: Condition::Always });
             // Its partitions may lie there still, and so may files that only an earlier version names.
-            writes.extend(put_use(next, old, Use::Past));
+            uses.push((old, Use::Past));
         }
     }
+    writes.extend(put_uses(next, &uses)?);
     Ok(writes)
 }
 

@@ -5,7 +5,8 @@ use serde_json::{Map, Value as Json};
 use super::database_item::{self, DatabaseHead, decode_head};
 use super::fences::Gate;
 use super::indexes::{NewIndex, plan_first};
-use super::location_item::{self, LocationEntry};
+use super::location_item::{self, LocationEntry, Use};
+use super::locations::put_uses;
 use super::names::{can_exist, fold};
 use super::rounds::{Rounds, lost_to_others};
 use super::spill::{Owner, forget_body, load_body, store_body};
@@ -191,6 +192,8 @@ async fn create_as(
     let location = definition.location()?;
     let name = definition.input.get("Name").and_then(Json::as_str).unwrap_or_default().to_owned();
     let keys = definition.partition_keys();
+    let more: Vec<(Location, Use)> = uses_of(definition);
+    let places: Vec<Location> = location.iter().chain(more.iter().map(|(place, _)| place)).cloned().collect();
     let (mut rounds, mut gate) = (Rounds::default(), Gate::default());
     loop {
         let heads = read_heads(ports.items.as_ref(), ports.clock.as_ref(), database, &name).await?;
@@ -226,9 +229,8 @@ async fn create_as(
             None => stored.insert(stored_definition(ports, table_id, definition).await?),
         };
         let mut writes = writes_to_create(&table, item.clone(), location.clone(), leftover.as_ref())?;
-        if let Some(location) = &location {
-            writes.push(gate.check(ports, location).await?);
-        }
+        writes.extend(put_uses(&table, &more)?);
+        writes.extend(gate.check(ports, &places).await?);
         if let Some(leftover) = &leftover {
             let old = read_definition(ports, &leftover.table_id).await?;
             writes.extend(writes_to_forget(leftover, old.as_ref(), now_ms));
@@ -247,6 +249,11 @@ async fn create_as(
             return Err(CatalogError::Contended(format!("Table {name}")));
         }
     }
+}
+
+/// Places outside its location that a table says it uses.
+pub(super) fn uses_of(definition: &TableDefinition) -> Vec<(Location, Use)> {
+    definition.additional_locations().into_iter().map(|place| (place, Use::Additional)).collect()
 }
 
 /// The definition's item, ready to be put.

@@ -4,7 +4,7 @@ use std::io::Read;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::IcebergError;
+use super::{IcebergError, ManifestRef};
 use crate::location::split_uri;
 use crate::store::ObjectKey;
 
@@ -21,9 +21,21 @@ pub struct Snapshot {
     pub list: Option<ObjectKey>,
     /// Format 1 may name manifests in place, instead of a list or beside one.
     pub inline: Vec<ObjectKey>,
-    /// `total-data-files` of its summary.
+    /// Files that its manifests must name at least, by its summary.
     pub data_files: Option<u64>,
     pub flink: Option<FlinkCommit>,
+}
+
+impl Snapshot {
+    /// Manifests that metadata names in place. No writer names an empty one where there are files.
+    pub fn inline_manifests(&self) -> impl Iterator<Item = ManifestRef> {
+        let least = self.data_files.filter(|least| *least > 0);
+        let entries = match self.inline.len() {
+            1 if self.list.is_none() => least,
+            _ => least.map(|_| 1),
+        };
+        self.inline.iter().map(move |at| ManifestRef { entries, ..ManifestRef::bare(at.clone()) })
+    }
 }
 
 /// What Flink's sink says in the summary of its commits.
@@ -173,6 +185,23 @@ impl RawSnapshot {
         self.summary.as_ref()?.get(name)?.as_str()
     }
 
+    fn counted(&self, name: &str) -> Option<u64> {
+        self.said(name)?.parse().ok()
+    }
+
+    /// Files that the manifests must name at least. Totals tell; else whatever implies that there are some; and where
+    /// nothing is counted at all, an operation that adds files.
+    fn least_files(&self) -> Option<u64> {
+        let totals = [self.counted("total-data-files"), self.counted("total-delete-files")];
+        let total: u64 = totals.iter().flatten().fold(0, |sum, count| sum.saturating_add(*count));
+        let others = ["total-records", "added-data-files", "added-delete-files", "added-records", "added-files-size"];
+        let counts: Vec<u64> = others.iter().filter_map(|name| self.counted(name)).collect();
+        let is_untold = counts.is_empty() && totals.iter().all(Option::is_none);
+        let adds = matches!(self.said("operation"), Some("append" | "overwrite" | "replace"));
+        let least = if (is_untold && adds) || counts.iter().any(|count| *count > 0) { 1 } else { 0 };
+        (self.summary.is_some()).then_some(total.max(least))
+    }
+
     fn flink(&self) -> Option<FlinkCommit> {
         Some(FlinkCommit {
             job: self.said("flink.job-id")?.to_ascii_lowercase(),
@@ -241,7 +270,7 @@ impl Raw {
                 timestamp_ms: snapshot.timestamp_ms.unwrap_or_default(),
                 list: snapshot.manifest_list.as_ref().map(|list| resolve(list, at)).transpose()?,
                 inline: inline.collect::<Result<_, _>>()?,
-                data_files: snapshot.said("total-data-files").and_then(|count| count.parse().ok()),
+                data_files: snapshot.least_files(),
                 flink: snapshot.flink(),
             });
         }

@@ -99,6 +99,11 @@ impl<'a> Named<'a> {
 
 type Sink<'s> = dyn FnMut(Named<'_>) + Send + 's;
 
+/// Entries of all manifests, if all say how many they have.
+fn entries_of(manifests: &[ManifestRef]) -> Option<u64> {
+    manifests.iter().try_fold(0_u64, |sum, manifest| Some(sum.saturating_add(manifest.entries?)))
+}
+
 /// Who is told what a walk finds, and may know some of it already.
 pub trait Visit: Send {
     /// Metadata, lists, manifests, statistics.
@@ -134,6 +139,11 @@ impl Visit for SinkVisit<'_, '_> {
 }
 
 impl Reachable {
+    /// Whether a list or manifest was walked.
+    pub fn has_walked(&self, at: &ObjectKey) -> bool {
+        self.walked.contains(at)
+    }
+
     /// Hands every file that `metadata` (read at `at`) names, and `at` itself, to `sink`; files may come more than once.
     /// What an earlier call walked completely is not read again.
     pub async fn walk(
@@ -209,7 +219,7 @@ impl Reachable {
         let mut lists: Vec<(ObjectKey, Option<u64>)> = Vec::new();
         let mut found = Vec::new();
         for snapshot in &metadata.snapshots {
-            found.extend(snapshot.inline.iter().cloned().map(ManifestRef::bare));
+            found.extend(snapshot.inline_manifests());
             if let Some(at) = &snapshot.list {
                 visit.metadata(at);
                 lists.push((at.clone(), snapshot.data_files));
@@ -231,8 +241,9 @@ impl Reachable {
             let manifests = read_manifest_list(&bytes, &at)?;
             match data_files {
                 // Cut off behind its header it would still be a good list, of nothing.
-                Some(count) if count > 0 && manifests.is_empty() => {
-                    let message = format!("it names no manifest, and its snapshot has {count} data files");
+                Some(count) if entries_of(&manifests).is_some_and(|entries| entries < count) => {
+                    let message =
+                        format!("its manifests have fewer than the {count} entries that its snapshot must have");
                     Err(IcebergError::unreadable("a manifest list", &at, message))
                 }
                 _ => Ok((at, manifests)),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
+use super::directory::INPUT_FORMAT;
 use super::source::DECLARED_PATHS;
 use super::{DirectoryError, Past, TableDirectory, TableEntry, TableUse};
 use crate::catalog::locations::{Used, tables_containing, tables_within, uses_around};
@@ -80,7 +81,9 @@ impl CatalogDirectory {
 }
 
 fn parameters(definition: &TableDefinition) -> BTreeMap<String, String> {
-    definition.parameters().into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let own = definition.parameters().into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let format = definition.storage_descriptor().and_then(|descriptor| descriptor.get("InputFormat")?.as_str());
+    own.chain(format.map(|format| (INPUT_FORMAT.to_owned(), format.to_owned()))).collect()
 }
 
 #[async_trait]
@@ -114,7 +117,7 @@ impl TableDirectory for CatalogDirectory {
             if !seen.insert((id.clone(), one.location.clone())) {
                 continue;
             }
-            let parameters = if one.location.contains(scope) {
+            let parameters = if one.location.may_contain(scope) {
                 // None: dropped this very moment.
                 let Some(definition) = read_definition(&self.ports, &one.table.table_id).await? else { continue };
                 parameters(&definition)
@@ -290,5 +293,52 @@ mod tests {
         assert_eq!((past.pointers.len(), past.data_paths), (2, [Location::new("b", "files")].into()));
         drop_table(&app.ports, "db", "hive").await.unwrap();
         assert!(directory.uses_around(&wh_t).await.unwrap().is_empty(), "of a table that is gone");
+    }
+
+    #[tokio::test]
+    async fn places_that_a_descriptor_names_beside_its_location() {
+        let (world, app) = catalog().await;
+        let directory = CatalogDirectory::new(&app);
+        // What Spark writes of a table at a path of its own.
+        let input = json!({"Name": "spark", "StorageDescriptor": {"Location": "s3://b/wh/spark-__PLACEHOLDER__",
+            "SerdeInfo": {"Parameters": {"path": "s3a://b/wh/t/clone"}}},
+            "Parameters": {"spark.sql.sources.provider": "delta"}});
+        create_table(&app.ports, "db", object(input)).await.unwrap();
+        let spark = directory.table("db", "spark").await.unwrap().unwrap();
+        assert_eq!(spark.location, Some(Location::new("b", "wh/t/clone")));
+        let around = directory.tables_around(&Location::new("b", "wh/t")).await.unwrap();
+        assert!(around.iter().any(|entry| entry.name == "spark"));
+        let more = |places: serde_json::Value| {
+            object(
+                json!({"Name": "hive", "StorageDescriptor": {"Location": "s3://b/hive", "InputFormat": "x.SymlinkTextInputFormat",
+                "AdditionalLocations": places}}),
+            )
+        };
+        create_table(&app.ports, "db", more(json!(["s3://b/wh/t/more", "s3://b/hive/in", "s3://c/x"]))).await.unwrap();
+        assert!(directory.table("db", "hive").await.unwrap().unwrap().lists_files());
+        let uses = async |place: &str| {
+            let found = directory.uses_around(&Location::new("b", place)).await.unwrap();
+            found.into_iter().map(|used| (used.location.to_string(), used.what)).collect::<Vec<_>>()
+        };
+        assert_eq!(uses("wh/t").await, [("s3://b/wh/t/more".to_owned(), Use::Additional)]);
+        assert!(uses("hive/in").await.is_empty());
+        update_table(&app.ports, "db", more(json!(["s3a://b/wh//t/other"])), None, Archive::Keep).await.unwrap();
+        let places: Vec<String> = uses("wh/t").await.into_iter().map(|(place, _)| place).collect();
+        assert_eq!(places, ["s3://b/wh/t/more", "s3://b/wh//t/other"]);
+        let many: Vec<String> = (0..50).map(|number| format!("s3://b/far/{number}")).collect();
+        assert!(update_table(&app.ports, "db", more(json!(many)), None, Archive::Keep).await.is_err());
+        // With the table go its notes, but for those that a request under way may still need.
+        drop_table(&app.ports, "db", "hive").await.unwrap();
+        let dropped = world.items.dump().into_keys().find(|key| key.pk == "dropped").unwrap();
+        let id = String::from_utf8(dropped.sk.as_bytes().to_vec()).unwrap();
+        let id = crate::catalog::TableId::from_text(id.trim_start_matches("table#"));
+        let work = crate::catalog::CatalogWork::PurgeTable(id);
+        for _ in 0..2 {
+            let deadline = crate::ports::Deadline::in_ms(world.clock.as_ref(), 600_000);
+            crate::catalog::purge::carry_out(&app.ports, &work, deadline).await.unwrap();
+            world.clock.advance_ms(crate::catalog::purge::LONGEST_FUNCTION_MS + 1);
+        }
+        let left: Vec<Key> = world.items.dump().into_keys().filter(|key| key.pk.contains("uses")).collect();
+        assert!(left.is_empty(), "{left:?}");
     }
 }

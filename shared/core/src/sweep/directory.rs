@@ -39,7 +39,15 @@ pub enum TableFormat {
 /// another table cannot read this one.
 pub const STAYS_AT_HOME: &str = "lakewarden.files.at_location_only";
 
+/// Name under which the descriptor's `InputFormat` stands among a table's parameters.
+pub(super) const INPUT_FORMAT: &str = "StorageDescriptor.InputFormat";
+
 impl TableEntry {
+    /// Whether its objects are lists of the files that it reads.
+    pub(super) fn lists_files(&self) -> bool {
+        self.parameter(INPUT_FORMAT).is_some_and(|format| format.ends_with("SymlinkTextInputFormat"))
+    }
+
     pub(super) fn stays_at_home(&self) -> bool {
         self.says(STAYS_AT_HOME, "true")
     }
@@ -47,6 +55,13 @@ impl TableEntry {
     /// Whether an Iceberg table names a metadata file, wherever that may be.
     pub(super) fn has_pointer(&self) -> bool {
         self.parameter("metadata_location").is_some_and(|uri| !uri.is_empty())
+    }
+
+    /// The folder of the metadata file that an Iceberg table names.
+    pub(super) fn pointer_folder(&self) -> Option<Location> {
+        let (bucket, key) = split_uri(self.parameter("metadata_location")?).ok()?;
+        let (folder, _) = key.rsplit_once('/')?;
+        Some(Location::new(bucket, folder))
     }
 
     fn parameter(&self, name: &str) -> Option<&str> {
@@ -191,7 +206,7 @@ impl TableDirectory for MemoryDirectory {
     }
 
     async fn tables_around(&self, scope: &Location) -> Result<Vec<TableEntry>, DirectoryError> {
-        let near = |location: &Location| location.contains(scope) || scope.contains(location);
+        let near = |location: &Location| location.may_contain(scope) || scope.may_contain(location);
         let tables = self.entries();
         Ok(tables.iter().filter(|entry| entry.location.as_ref().is_some_and(near)).cloned().collect())
     }
@@ -202,7 +217,7 @@ impl TableDirectory for MemoryDirectory {
 
     async fn uses_around(&self, scope: &Location) -> Result<Vec<TableUse>, DirectoryError> {
         let there: BTreeSet<String> = self.entries().iter().map(|entry| entry.id.clone()).collect();
-        let near = |location: &Location| location.contains(scope) || scope.contains(location);
+        let near = |location: &Location| location.may_contain(scope) || scope.may_contain(location);
         let uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(uses.iter().filter(|used| there.contains(&used.table_id) && near(&used.location)).cloned().collect())
     }

@@ -8,6 +8,7 @@ mod knowledge;
 mod others;
 mod pace;
 mod saving;
+mod signs;
 mod stored;
 
 use super::items::{Cancellation, Lease, Progress, RunRecord, RunState};

@@ -182,8 +182,17 @@ impl Knowledge<'_> {
     /// Looks at strays and at signs of unknown tables.
     pub(super) async fn examine(&mut self) -> Result<(), SweepError> {
         self.survey.young_since_ms = self.started_ms.saturating_sub(self.retention_ms);
-        if let Some(own) = self.sources.first_mut() {
-            self.proved_stale = own.source.examine(&self.survey, &mut self.references).await?;
+        for sourced in &mut self.sources {
+            let is_own = sourced.standing == Standing::Itself;
+            if !is_own {
+                self.references.raise(Lens::new(&self.table, Vec::new()));
+            }
+            let examined = sourced.source.examine(&self.survey, &mut self.references).await;
+            self.references.lower();
+            let proved = examined?;
+            if is_own {
+                self.proved_stale = proved;
+            }
         }
         self.update()
     }

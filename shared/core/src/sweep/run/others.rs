@@ -206,6 +206,12 @@ impl<'a> Attempt<'a> {
 
     /// A table without metadata of its own: what is known of it is where it lies, and where it once lay.
     async fn look_at_plain(&mut self, other: &TableEntry, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        if other.lists_files() {
+            self.add_listed(other, known).await?;
+        }
+        if !other.stays_at_home() {
+            self.check_unmarked(other).await?;
+        }
         if !known.places.get(&other.id).is_some_and(|places| places.has_past) {
             let past = self.directory.past(other).await?;
             let past = past.locations.into_iter().chain(past.data_paths).collect();
@@ -236,9 +242,9 @@ impl<'a> Attempt<'a> {
             }
             let is_recorded = !matches!(other.format(), Ok(TableFormat::Other));
             // Where a table lay before and what it needs of that is said by its metadata, or by its partitions.
-            if used.what == Use::Partition && !is_recorded && used.location.contains(&known.table) {
+            if used.what != Use::Past && !is_recorded && used.location.may_contain(&known.table) {
                 let detail = format!(
-                    "a partition of {other} lies at {}, around {}: which files it needs is not recorded anywhere",
+                    "a part of {other} lies at {}, around {}: which files it needs is not recorded anywhere",
                     used.location, known.table
                 );
                 return Err(Refusal::new(RefusalReason::SharedLocation, detail).into());
@@ -293,6 +299,8 @@ impl<'a> Attempt<'a> {
             // No pointer at all is none that could be followed; one into another store is.
             _ => other.has_pointer(),
         };
+        // A pointer may lead nowhere, or be missing, and the table be read by what lies at its place.
+        let is_there = is_there || other.lists_files() || self.metadata_at(other).await?.is_some();
         Ok(Unread { why, is_there })
     }
 }

@@ -214,7 +214,12 @@ impl<'a> IcebergSource<'a> {
                 return if stray.last_modified_ms < age { Ok(false) } else { Err(error.into()) };
             }
         };
-        if is_foreign(&StateMark::of(current), &StateMark::of(&metadata)) {
+        let is_foreign = is_foreign(&StateMark::of(current), &StateMark::of(&metadata));
+        if is_foreign && self.role == Role::Other {
+            // Of the table that is swept, or of one more: they answer for themselves.
+            return Ok(false);
+        }
+        if is_foreign {
             let detail = format!(
                 "{} belongs to table uuid {} and this table is {}: two tables share one metadata folder",
                 stray.at,
@@ -238,10 +243,39 @@ impl<'a> IcebergSource<'a> {
 }
 
 impl IcebergSource<'_> {
+    fn in_ours(&self, at: &ObjectKey) -> bool {
+        folder_of(at).is_some_and(|folder| self.metadata_folders.contains(&folder))
+    }
+
+    /// Files in metadata folders that the survey of the swept location has not seen: outside the location, and all of
+    /// another table.
+    async fn list_beside(&self) -> Result<Vec<MetadataFile>, SweepError> {
+        let home = self.entry.location.as_ref().filter(|_| self.role == Role::Own);
+        let folders = self.metadata_folders.iter().filter(|folder| !home.is_some_and(|home| home.contains(folder)));
+        let folders: Vec<Location> = folders.cloned().collect();
+        let mut found = Vec::new();
+        for folder in folders {
+            for object in list_every(self.ports.objects.as_ref(), &folder.bucket, &folder.key_prefix()).await? {
+                let at = ObjectKey::new(folder.bucket.clone(), object.key);
+                found.push(MetadataFile { at, last_modified_ms: object.last_modified_ms });
+            }
+        }
+        Ok(found)
+    }
+
     /// Manifests of Flink's checkpoints that are not committed, and every file they name.
-    async fn examine_flink(&self, survey: &Survey, references: &mut References) -> Result<(), SweepError> {
+    async fn examine_flink(
+        &self,
+        survey: &Survey,
+        beside: &[MetadataFile],
+        references: &mut References,
+    ) -> Result<(), SweepError> {
         let Some(metadata) = &self.metadata else { return Ok(()) };
-        let mut found = survey.temp_manifests.clone();
+        let mut found: Vec<MetadataFile> = beside.to_vec();
+        // Where two tables share a place, those of an unknown job may be of either.
+        found.extend(
+            survey.temp_manifests.iter().filter(|file| self.role == Role::Own || self.in_ours(&file.at)).cloned(),
+        );
         let elsewhere = metadata.properties.get(FLINK_PATH).and_then(|uri| Location::parse(uri).ok());
         let is_elsewhere = |folder: &Location| !self.entry.location.as_ref().is_some_and(|home| home.contains(folder));
         if let Some(folder) = elsewhere.filter(is_elsewhere) {
@@ -266,19 +300,22 @@ impl IcebergSource<'_> {
 
     /// What young manifests and lists name that no snapshot has: a commit that is being made, or that lost and is tried
     /// again, is one family with files that it wrote long before.
-    async fn examine_attempts(&self, survey: &Survey, references: &mut References) -> Result<(), SweepError> {
-        let is_at_home = |folder: &Location| self.entry.location.as_ref().is_some_and(|home| home.contains(folder));
-        let in_ours = |at: &ObjectKey| folder_of(at).is_some_and(|folder| self.metadata_folders.contains(&folder));
-        let mut found: Vec<MetadataFile> = survey.attempts.iter().filter(|file| in_ours(&file.at)).cloned().collect();
-        for folder in self.metadata_folders.iter().filter(|folder| !is_at_home(folder)) {
-            for object in list_every(self.ports.objects.as_ref(), &folder.bucket, &folder.key_prefix()).await? {
-                let at = ObjectKey::new(folder.bucket.clone(), object.key);
-                if at.key.ends_with(".avro") && references.held(&at) == Held::No {
-                    found.push(MetadataFile { at, last_modified_ms: object.last_modified_ms });
-                }
-            }
-        }
-        found.retain(|file| file.last_modified_ms >= survey.young_since_ms);
+    async fn examine_attempts(
+        &self,
+        survey: &Survey,
+        beside: &[MetadataFile],
+        references: &mut References,
+    ) -> Result<(), SweepError> {
+        let surveyed = survey.attempts.iter().filter(|file| self.in_ours(&file.at));
+        let beside = beside.iter().filter(|file| file.at.key.ends_with(".avro"));
+        let mut found: Vec<MetadataFile> = surveyed.chain(beside).cloned().collect();
+        found.sort_by(|one, other| one.at.cmp(&other.at));
+        found.dedup_by(|one, other| one.at == other.at);
+        found.retain(|file| {
+            file.last_modified_ms >= survey.young_since_ms
+                && references.held(&file.at) == Held::No
+                && !self.reachable.has_walked(&file.at)
+        });
         if found.len() > ATTEMPTS_MAX {
             let detail =
                 format!("{} young manifests belong to no snapshot: too many to see what they name", found.len());
@@ -440,16 +477,19 @@ impl ReferenceSource for IcebergSource<'_> {
         survey: &Survey,
         references: &mut References,
     ) -> Result<HashSet<ObjectKey>, SweepError> {
-        let in_ours = |at: &ObjectKey| folder_of(at).is_some_and(|folder| self.metadata_folders.contains(&folder));
-        let mut strays: Vec<MetadataFile> = survey
-            .metadata_files
-            .iter()
-            .filter(|file| in_ours(&file.at) && references.held(&file.at) == Held::No)
-            .cloned()
-            .collect();
+        let beside = self.list_beside().await?;
+        let is_named = |at: &ObjectKey| {
+            *at == self.pointer || self.metadata.as_ref().is_some_and(|metadata| metadata.files.contains(at))
+        };
+        let surveyed = survey.metadata_files.iter().filter(|file| self.in_ours(&file.at));
+        let found = surveyed.chain(beside.iter().filter(|file| is_metadata(&file.at)));
+        let mut strays: Vec<MetadataFile> =
+            found.filter(|file| references.held(&file.at) == Held::No && !is_named(&file.at)).cloned().collect();
+        strays.sort_by(|one, other| one.at.cmp(&other.at));
+        strays.dedup_by(|one, other| one.at == other.at);
         strays.sort_by_key(|stray| std::cmp::Reverse(stray.last_modified_ms));
-        self.examine_flink(survey, references).await?;
-        self.examine_attempts(survey, references).await?;
+        self.examine_flink(survey, &beside, references).await?;
+        self.examine_attempts(survey, &beside, references).await?;
         let mut proved = HashSet::new();
         for stray in strays.into_iter().take(STRAYS_MAX) {
             if self.examine_one(&stray, references).await? {

@@ -21,3 +21,4 @@ mod scopes;
 mod seeing;
 mod sightings;
 mod slices;
+mod unmarked;

@@ -153,3 +153,52 @@ async fn tables_of_other_kinds() {
         refused(&table, reason).await;
     }
 }
+
+#[tokio::test]
+async fn a_list_or_an_inline_manifest_that_contradicts_the_summary() {
+    let contradictions = [
+        json!({"operation": "append"}),
+        json!({"operation": "delete", "total-records": "3", "total-data-files": "0"}),
+        json!({"operation": "delete", "total-delete-files": "1"}),
+        json!({"operation": "append", "added-data-files": "1"}),
+        json!({"operation": "append", "total-data-files": "1"}),
+    ];
+    for summary in contradictions {
+        let mut table = with_old_orphan(&Lake::new()).await.0;
+        table.metadata["snapshots"][0]["summary"] = summary;
+        table.write_metadata().await;
+        table.lake.put("wh/t/metadata/snap-10.avro", manifest_list(&[])).await;
+        refused(&table, RefusalReason::MetadataUnreadable).await;
+    }
+    // One of two manifests.
+    let mut table = with_orphan(&Lake::new()).await.0;
+    table.append(&["more.parquet"]).await;
+    table.lake.days(4);
+    table.metadata["snapshots"][1]["summary"] = json!({"operation": "append", "total-data-files": "2"});
+    table.write_metadata().await;
+    assert_eq!(table.lake.sweep("t", Mode::DryRun).await.state, RunState::Completed);
+    let one = manifest(&[(1, 0, "wh/t/data/live.parquet".to_owned())]).len();
+    table.lake.put("wh/t/metadata/snap-20.avro", manifest_list(&[("wh/t/metadata/c1-m0.avro".into(), one, 1)])).await;
+    refused(&table, RefusalReason::MetadataUnreadable).await;
+    // A snapshot of nothing has an empty list.
+    let lake = Lake::new();
+    let mut table = Iceberg::create(&lake, "t", 2).await;
+    lake.optimize("t", json!({})).await;
+    lake.put("wh/t/metadata/snap-1.avro", manifest_list(&[])).await;
+    table.metadata["snapshots"] = json!([{"snapshot-id": 1, "manifest-list": "s3://lake/wh/t/metadata/snap-1.avro",
+        "summary": {"operation": "append", "total-data-files": "0", "total-records": "0"}}]);
+    table.write_metadata().await;
+    lake.days(4);
+    assert_eq!(lake.sweep("t", Mode::Ordinary).await.state, RunState::Completed);
+    // Named in place.
+    let lake = Lake::new();
+    let mut table = Iceberg::create(&lake, "t", 1).await;
+    lake.optimize("t", json!({})).await;
+    table.append(&["a.parquet"]).await;
+    table.metadata["snapshots"][0]["summary"] = json!({"operation": "append", "total-data-files": "1"});
+    table.write_metadata().await;
+    lake.days(4);
+    assert_eq!(lake.sweep("t", Mode::DryRun).await.state, RunState::Completed);
+    lake.put("wh/t/metadata/c1-m0.avro", manifest(&[])).await;
+    refused(&table, RefusalReason::MetadataUnreadable).await;
+}

@@ -42,7 +42,12 @@ impl DeltaSource<'_> {
             if commit.actions.operation().is_some_and(|operation| RE_ADDING.contains(&operation)) {
                 continue;
             }
+            // What was there before has another vector now; its age says nothing.
+            let replaced: HashSet<&str> = commit.actions.removes.iter().map(|remove| remove.path.as_str()).collect();
             for add in commit.actions.adds.iter().filter(|add| add.data_change) {
+                if replaced.contains(add.path.as_str()) {
+                    continue;
+                }
                 if let Ok(files) = files_of_path(&self.root, &add.path, None) {
                     files.iter().for_each(|at| self.delays.expect(at, commit.last_modified_ms, self.now_ms));
                 }
