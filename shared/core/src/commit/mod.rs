@@ -38,6 +38,7 @@ pub mod inline;
 pub mod isolation;
 pub mod judge;
 pub mod keys;
+mod log_state;
 pub mod log_store;
 pub mod lookup;
 pub mod managed;

@@ -9,6 +9,7 @@ use super::error::CommitError;
 use super::head::{Head, Sight};
 use super::keys::{self, Generation, ProposalId};
 use super::lookup::Lookup;
+pub(super) use super::log_state::read_state;
 use super::managed::overlay;
 use super::path_filter::PathCollector;
 use super::proposal::{Proposal, Status};
@@ -346,27 +347,6 @@ async fn read_log(
         held,
         warm,
     }))
-}
-
-/// The state at a version, from a listing; tells `paths` of every file that may be live.
-pub(super) async fn read_state(
-    ctx: Context<'_>,
-    root: &Location,
-    listing: &LogListing,
-    at: Version,
-    wanted: &Wanted,
-    paths: Option<&mut PathCollector>,
-) -> Result<Snapshot, ViewError> {
-    ctx.check_time("reading the log", 0)?;
-    let objects = &*ctx.ports().objects;
-    let loaded = match paths {
-        None => snapshot::load_listed_wanted(objects, root, listing, Some(at), wanted, None).await,
-        Some(paths) => {
-            let mut observer = |at: &crate::store::ObjectKey| paths.add(at);
-            snapshot::load_listed_wanted(objects, root, listing, Some(at), wanted, Some(&mut observer)).await
-        }
-    };
-    loaded.map_err(snapshot_error)
 }
 
 /// The log must still hold what the head says was published.

@@ -267,6 +267,49 @@ async fn unsupported_tables_are_refused_by_name() {
 }
 
 #[tokio::test]
+async fn what_sums_a_log_up_may_be_damaged_where_all_commits_are_there() {
+    for name in [
+        "00000000000000000002.checkpoint.parquet",
+        "00000000000000000002.checkpoint.0000000001.0000000001.parquet",
+        "00000000000000000002.checkpoint.00000000-0000-0000-0000-000000000001.json",
+        "00000000000000000001.00000000000000000002.compacted.json",
+    ] {
+        for process in ["unknown", "cold"] {
+            let kit = Kit::unpartitioned(json!({})).await;
+            let file = kit.file("a.parquet").await;
+            if process == "cold" {
+                assert_eq!(short(&kit.propose(1, 9, &[file.clone(), append_info()]).await), "committed 1");
+            } else {
+                kit.table.log(1, &[file.clone(), append_info()]).await;
+            }
+            kit.table.log(2, &[append_info()]).await;
+            kit.table.put(&format!("_delta_log/{name}"), b"PAR1 torn {").await;
+            let kit = kit.cold();
+            // The files of the table are known as well.
+            let again = kit.propose(3, 1, &[file.clone(), append_info()]).await;
+            assert_eq!(short(&again), "rejected InvalidCommitException FILE_ALREADY_LIVE", "{name} {process}");
+            let fine = kit.propose(3, 2, &[kit.file("b.parquet").await, append_info()]).await;
+            assert_eq!(short(&fine), "committed 3", "{name} {process}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn winners_that_cannot_be_understood_are_named() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    kit.table.log(1, &[json!({"somethingNew": {"a": 1}}), append_info()]).await;
+    let verdict = kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+    assert_eq!(short(&verdict), "rejected ConcurrentWriteException UNKNOWN_ACTION");
+
+    let kit = Kit::unpartitioned(json!({})).await;
+    assert_eq!(short(&kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await), "committed 1");
+    let elsewhere = json!({"remove": {"path": "http://elsewhere/x", "deletionTimestamp": 1, "dataChange": true}});
+    kit.table.log(2, &[elsewhere, json!({"commitInfo": {"operation": "DELETE"}})]).await;
+    let verdict = kit.propose(2, 2, &[kit.file("b.parquet").await, append_info()]).await;
+    assert_eq!(short(&verdict), "rejected DamagedLogException LOG_PATH");
+}
+
+#[tokio::test]
 async fn catalog_managed_tables_are_only_recorded() {
     let kit = Kit::empty().await;
     let mut creation = creation_of("m", &[], json!({}));
