@@ -29,8 +29,8 @@ use crate::location::Location;
 use crate::store::{Consistency, ETag, ObjectKey};
 
 use admit::Proof;
-use refusals::{made_for_another_table, staged_gone};
 pub(super) use refusals::reused;
+use refusals::{made_for_another_table, staged_gone};
 pub(super) use refuse::refuse_too_slow;
 pub(super) use tell::{Decided, tell};
 

@@ -66,9 +66,7 @@ fn agrees(update: &Update, actions: &Actions) -> bool {
         Update::RemoveDomainMetadata { domains } => {
             domains.iter().all(|name| actions.domains.iter().any(|domain| domain.domain == *name && domain.removed))
         }
-        Update::AddCommit { .. }
-        | Update::SetLatestBackfilledVersion { .. }
-        | Update::UpdateMetadataSnapshotVersion { .. } => true,
+        Update::AddCommit { .. } | Update::SetLatestBackfilledVersion { .. } | Update::SnapshotVersion { .. } => true,
     }
 }
 

@@ -183,9 +183,16 @@ pub(super) fn etag(named: &Named, latest: Version) -> String {
     format!("{}:{}", named.uuid, latest.0)
 }
 
+/// What a table has, by its log or by the catalog.
+struct Described {
+    columns: Value,
+    partition_columns: Vec<String>,
+    properties: Map<String, Value>,
+}
+
 fn metadata(named: &Named, seen: &Seen) -> Result<Value, DeltaError> {
     let definition = &named.definition;
-    let (columns, partition_columns, properties) = match &seen.state {
+    let described = match &seen.state {
         Some(state) => of_log(state)?,
         None => of_catalog(definition),
     };
@@ -196,27 +203,27 @@ fn metadata(named: &Named, seen: &Seen) -> Result<Value, DeltaError> {
         "location": named.root.to_string(),
         "created-time": named.table.created_ms,
         "updated-time": definition.updated_ms,
-        "columns": columns,
-        "partition-columns": partition_columns,
-        "properties": properties,
+        "columns": described.columns,
+        "partition-columns": described.partition_columns,
+        "properties": described.properties,
     }))
 }
 
-fn of_log(state: &TableState) -> Result<(Value, Vec<String>, Map<String, Value>), DeltaError> {
+fn of_log(state: &TableState) -> Result<Described, DeltaError> {
     let metadata = &state.metadata;
     let schema: Value = serde_json::from_str(&metadata.schema_string)
         .map_err(|error| DeltaError::invalid(format!("the schema in the table's log: {error}")))?;
     let set = metadata.configuration.iter().filter_map(|(name, value)| Some((name.clone(), value.clone()?.into())));
     let mut properties: Map<String, Value> = set.collect();
     properties.extend(derived(&state.protocol).map(|(name, value)| (name, value.into())));
-    Ok((to_wire(&schema), metadata.partition_columns.clone(), properties))
+    Ok(Described { columns: to_wire(&schema), partition_columns: metadata.partition_columns.clone(), properties })
 }
 
 /// Before the first version is in the log.
-fn of_catalog(definition: &TableDefinition) -> (Value, Vec<String>, Map<String, Value>) {
-    let columns = tables::given_columns(definition);
-    let (fields, partition_columns) = columns::to_schema(&columns);
-    (to_wire(&json!({"type": "struct", "fields": fields})), partition_columns, tables::properties(definition))
+fn of_catalog(definition: &TableDefinition) -> Described {
+    let (fields, partition_columns) = columns::to_schema(&tables::given_columns(definition));
+    let columns = to_wire(&json!({"type": "struct", "fields": fields}));
+    Described { columns, partition_columns, properties: tables::properties(definition) }
 }
 
 /// What a protocol adds to a table's properties.

@@ -114,7 +114,7 @@ fn wanted(updates: &[Update]) -> Result<Wanted<'_>, DeltaError> {
             Update::SetLatestBackfilledVersion { latest_published_version } => {
                 wanted.published = Some(Version(*latest_published_version));
             }
-            Update::UpdateMetadataSnapshotVersion { last_commit_version } => {
+            Update::SnapshotVersion { last_commit_version } => {
                 wanted.logged = Some(Version(*last_commit_version));
             }
             other => wanted.said.push(other),

@@ -70,17 +70,41 @@ pub(super) enum Requirement {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "action", rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub(super) enum Update {
-    AddCommit { commit: WireCommit, uniform: Option<Value> },
-    SetLatestBackfilledVersion { latest_published_version: i64 },
-    SetProperties { updates: Map<String, Value> },
-    RemoveProperties { removals: Vec<String> },
-    SetColumns { columns: Value },
-    SetTableComment { comment: String },
-    SetProtocol { protocol: WireProtocol },
-    SetPartitionColumns { partition_columns: Vec<String> },
-    SetDomainMetadata { updates: Map<String, Value> },
-    RemoveDomainMetadata { domains: Vec<String> },
-    UpdateMetadataSnapshotVersion { last_commit_version: i64 },
+    AddCommit {
+        commit: WireCommit,
+        uniform: Option<Value>,
+    },
+    SetLatestBackfilledVersion {
+        latest_published_version: i64,
+    },
+    SetProperties {
+        updates: Map<String, Value>,
+    },
+    RemoveProperties {
+        removals: Vec<String>,
+    },
+    SetColumns {
+        columns: Value,
+    },
+    SetTableComment {
+        comment: String,
+    },
+    SetProtocol {
+        protocol: WireProtocol,
+    },
+    SetPartitionColumns {
+        partition_columns: Vec<String>,
+    },
+    SetDomainMetadata {
+        updates: Map<String, Value>,
+    },
+    RemoveDomainMetadata {
+        domains: Vec<String>,
+    },
+    #[serde(rename = "update-metadata-snapshot-version")]
+    SnapshotVersion {
+        last_commit_version: i64,
+    },
 }
 
 impl Update {
@@ -96,7 +120,7 @@ impl Update {
             Update::SetPartitionColumns { .. } => "set-partition-columns",
             Update::SetDomainMetadata { .. } => "set-domain-metadata",
             Update::RemoveDomainMetadata { .. } => "remove-domain-metadata",
-            Update::UpdateMetadataSnapshotVersion { .. } => "update-metadata-snapshot-version",
+            Update::SnapshotVersion { .. } => "update-metadata-snapshot-version",
         }
     }
 }
