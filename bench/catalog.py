@@ -12,6 +12,7 @@ prefix, and one in a hundred by keys that no prefix leads to.
 """
 
 import argparse
+import contextlib
 import http.server
 import json
 import pathlib
@@ -175,7 +176,7 @@ def best_of(raw, members, repeats):
 
 
 def client(url):
-    config = Config(retries={"total_max_attempts": 1}, read_timeout=600)
+    config = Config(retries={"total_max_attempts": 1}, read_timeout=3600)
     keys = {"aws_access_key_id": "lakewarden", "aws_secret_access_key": "lakewarden-local", "region_name": "us-east-1"}
     return boto3.client("glue", endpoint_url=url, config=config, **keys)
 
@@ -289,7 +290,17 @@ def show(key_type, ours, theirs):
         if usage:
             reads = usage["gets"] + usage["batch_gets"]
             used = f"{usage['queries']}, {reads}, {usage['items_read']}, {usage['read_half_units'] / 2:g}, {usage['write_units']}"
-        print(f"{name:26}{found:>11}{seconds * 1000:>10.1f} ms{peer}{ratio}   {used}")
+        print(f"{name:26}{found:>11}{seconds * 1000:>10.1f} ms{peer}{ratio}   {used}", flush=True)
+
+
+def show_ends(key_type, servers, measured, options):
+    name, expression, _ = filters(key_type, options.partitions)[1]
+    print("\n(b) end to end through boto3, and boto3's own time for the same answers", flush=True)
+    for row, members in [("list all", {}), (name, {"Expression": expression})]:
+        for server in servers if row in measured and not options.rows else []:
+            seconds, found = through_boto3(server.url, members)
+            own = floor(server.url, members)
+            print(f"{row:26}{found:>11}  {server.name:12}{seconds * 1000:>10.1f} ms, of it boto3 {own * 1000:.1f} ms", flush=True)
 
 
 def main():
@@ -302,25 +313,18 @@ def main():
     options = parser.parse_args()
     options.wants = lambda name: not options.rows or name in options.rows
     for key_type in options.types:
-        rows, ends = [], []
-        for server in [Lakewarden(options.binary)] + ([] if options.alone else [Moto()]):
-            with server:
+        with contextlib.ExitStack() as stack:
+            rows, servers = [], []
+            for server in [Lakewarden(options.binary)] + ([] if options.alone else [Moto()]):
+                servers.append(stack.enter_context(server))
                 Raw(server.url).send(Raw.serialise("CreateDatabase", {"DatabaseInput": {"Name": DATABASE}}))
                 rows.append(measure(server, key_type, options))
                 server.settle()
-                if key_type == options.types[0]:
-                    name, expression, _ = filters(key_type, options.partitions)[1]
-                    for row, members in [("list all", {}), (name, {"Expression": expression})]:
-                        if row not in rows[-1] or options.rows:
-                            continue
-                        seconds, found = through_boto3(server.url, members)
-                        ends.append((row, server.name, found, seconds, floor(server.url, members)))
-        show(key_type, rows[0], rows[1] if len(rows) > 1 else {})
-        show_evaluation(key_type, options)
-        if ends:
-            print("\n(b) end to end through boto3, and boto3's own time for the same answers")
-            for row, name, found, seconds, own in ends:
-                print(f"{row:26}{found:>11}  {name:12}{seconds * 1000:>10.1f} ms, of it boto3 {own * 1000:.1f} ms")
+            # Each part is shown as soon as it is known: the peer takes minutes for the next.
+            show(key_type, rows[0], rows[1] if len(rows) > 1 else {})
+            show_evaluation(key_type, options)
+            if key_type == options.types[0]:
+                show_ends(key_type, servers, rows[0], options)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,9 @@ use lakewarden_core::ports::PartitionMoves;
         lakewarden dead-letters           events that could not be handled\n  \
         lakewarden import --region eu-west-1 --dry-run   what copying AWS Glue's catalog would create\n  \
         lakewarden discover shop orders   register the partitions that lie on S3\n  \
-        lakewarden rebuild shop orders    make a Delta table's partitions anew from its log\n\n\
+        lakewarden rebuild shop orders    make a Delta table's partitions anew from its log\n  \
+        lakewarden sweep shop orders      which files of a table nothing needs, and why the others stay\n  \
+        lakewarden explain shop orders orders/data/x.parquet   the same for one object\n\n\
         RUST_LOG sets what is logged (for example RUST_LOG=debug)."
 )]
 pub struct Cli {
@@ -160,6 +162,11 @@ pub enum Command {
     /// Make the partitions of a Delta table anew from its log: after damage, or where the table came to the catalog late.
     /// The worker does it, and goes on with it if this command is stopped.
     Rebuild(RebuildArgs),
+    /// Look for files of a table that nothing needs, and with --delete remove them: start a run, or follow, list and end
+    /// runs.
+    Sweep(SweepArgs),
+    /// What a sweep would decide on one object now, and why.
+    Explain(ExplainArgs),
     /// List the events and messages that were given up after several tries.
     DeadLetters {
         #[command(flatten)]
@@ -238,6 +245,56 @@ pub struct RebuildArgs {
     pub region: Option<String>,
 }
 
+/// Which run.
+#[derive(Clone, Debug, Args)]
+pub struct SweepArgs {
+    #[command(flatten)]
+    pub at: GatewayArgs,
+    pub database: String,
+    pub table: String,
+    /// Delete what is found, under every guard. [default: a dry run, which deletes nothing]
+    #[arg(long)]
+    pub delete: bool,
+    /// How often an orphan must have been seen, by this run and earlier ones: 1 or 2. [default: the optimizer's]
+    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub sightings: Option<u8>,
+    /// Start the run and do not wait for its end.
+    #[arg(long)]
+    pub detach: bool,
+    /// Follow this run instead of starting one.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["delete", "sightings", "detach"])]
+    pub run: Option<String>,
+    /// End this run.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["delete", "sightings", "detach", "run"])]
+    pub cancel: Option<String>,
+    /// List the table's runs, newest first.
+    #[arg(long, conflicts_with_all = ["delete", "sightings", "detach", "run", "cancel"])]
+    pub list: bool,
+    /// Print the run (or runs) as JSON and nothing else.
+    #[arg(long)]
+    pub json: bool,
+    /// Region. [default: AWS_REGION, or the profile's]
+    #[arg(long)]
+    pub region: Option<String>,
+}
+
+/// Which object.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    pub at: GatewayArgs,
+    pub database: String,
+    pub table: String,
+    /// Its key, or its S3 address.
+    pub key: String,
+    /// Print the answer as JSON and nothing else.
+    #[arg(long)]
+    pub json: bool,
+    /// Region. [default: AWS_REGION, or the profile's]
+    #[arg(long)]
+    pub region: Option<String>,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum ClockAction {
     /// Let time pass. It cannot be turned back.
@@ -273,6 +330,19 @@ mod tests {
         for line in ["lakewarden --ephemeral demo", "lakewarden --data-dir x clock", "lakewarden --s3-port 1 serve"] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_sweep_deletes_only_when_it_is_said() {
+        let Some(Command::Sweep(args)) = parse("lakewarden sweep shop orders").unwrap().command else { panic!() };
+        assert!(!args.delete && args.sightings.is_none());
+        assert!(parse("lakewarden sweep shop orders --delete --sightings 1 --json").is_ok());
+        for line in
+            ["shop", "shop orders --sightings 3", "shop orders --run r --delete", "shop orders --cancel r --list"]
+        {
+            assert!(parse(&format!("lakewarden sweep {line}")).is_err(), "{line}");
+        }
+        assert!(parse("lakewarden explain shop orders").is_err());
     }
 
     #[test]

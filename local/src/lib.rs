@@ -18,4 +18,5 @@ pub mod s3;
 pub mod schedule;
 pub mod signed;
 pub mod sqs;
+pub mod sweep;
 pub mod system;

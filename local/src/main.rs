@@ -7,7 +7,7 @@ use http::Method;
 use lakewarden_local::cli::{Cli, ClockAction, Command, GatewayArgs, ServeArgs};
 use lakewarden_local::client::{ClientError, GatewayClient};
 use lakewarden_local::system::{ACCESS_KEY, BUCKETS, REGION, SECRET_KEY, System};
-use lakewarden_local::{demo, discover, import, logs, rebuild};
+use lakewarden_local::{demo, discover, import, logs, rebuild, sweep};
 use serde_json::{Value, json};
 
 /// Items of the embedded stores are many small pieces of memory; the system's allocator spends a third of a listing on them.
@@ -45,6 +45,8 @@ async fn run(cli: Cli) -> Result<(), String> {
         Some(Command::Import(args)) => import::run(&args).await.map_err(|error| error.to_string()),
         Some(Command::Discover(args)) => discover::run(&args).await.map_err(|error| error.to_string()),
         Some(Command::Rebuild(args)) => rebuild::run(&args).await.map_err(|error| error.to_string()),
+        Some(Command::Sweep(args)) => sweep::run(&args).await.map_err(|error| error.to_string()),
+        Some(Command::Explain(args)) => sweep::explain(&args).await.map_err(|error| error.to_string()),
         Some(Command::DeadLetters { at, redrive }) => {
             dead_letters(&at, redrive).await.map_err(|error| error.to_string())
         }

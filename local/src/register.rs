@@ -96,6 +96,19 @@ impl Catalog {
         }
     }
 
+    /// A request on a table's sweeps: `sweeps`, `sweeps/<run>` or `explain-sweep`.
+    pub async fn sweeps(
+        &self,
+        method: Method,
+        (database, table): (&str, &str),
+        rest: &[&str],
+        body: Option<&Value>,
+    ) -> Result<Value, CallError> {
+        let rest: Vec<String> = rest.iter().map(|part| segment(part)).collect();
+        let path = format!("{}/{}", table_path(database, table), rest.join("/"));
+        self.endpoint.rest(method, &path, body).await
+    }
+
     pub async fn create_database(&self, input: &Value) -> Result<(), CallError> {
         let body = json!({ "DatabaseInput": input });
         self.endpoint.rest(Method::POST, "/v1/databases", Some(&body)).await.map(drop)

@@ -28,10 +28,11 @@ def file_name(version):
 
 
 class LogStore:
-    def __init__(self, clients, prefix, lock_table, scheme="s3a"):
+    def __init__(self, clients, prefix, lock_table, scheme="s3a", path=None):
         self.s3, self.dynamodb = clients.s3, clients.dynamodb
         self.log = f"{prefix}/_delta_log/"
-        self.path = f"{scheme}://{LAKE}/{prefix}"
+        # Hadoop writes the path as it is; deltalake as it stands in a URL.
+        self.path = f"{scheme}://{LAKE}/{path or prefix}"
         self.lock_table = lock_table
 
     # The objects

@@ -2,12 +2,15 @@
 
 import itertools
 import json
+from urllib.parse import quote
 
 from delta import Delta, rows
 from engines import EngineError
 from log_store import LogStore, VersionTaken, file_name
 
 SPELLINGS = ("s3", "s3a")
+# What deltalake leaves as it is in the path of a table.
+NOT_ENCODED = "/~!$&'()*+,;=:@"
 
 
 class Session:
@@ -150,17 +153,24 @@ class Scene:
         for engine in filter(None, (self.lock_engine, self.sail)):
             assert engine.ask("read", uri=self.table.uri)["ids"] == found
 
+    def stores(self):
+        """Sessions that look at the table under every spelling of its path."""
+        paths = dict.fromkeys((self.table.prefix, quote(self.table.prefix, safe=NOT_ENCODED)))
+        return [
+            LogStore(self.clients, self.table.prefix, self.lock_table, scheme, path)
+            for path in paths
+            for scheme in SPELLINGS
+        ]
+
     def check_entries(self):
         """No entry stays incomplete once its version is there."""
-        for scheme in SPELLINGS:
-            store = LogStore(self.clients, self.table.prefix, self.lock_table, scheme)
+        for store in self.stores():
             left = [entry for entry in store.entries() if entry["complete"] != "true" and store.exists(entry["fileName"])]
             assert not left, f"left incomplete: {left}"
 
     def entries_of(self, version):
-        """The entries of a version under both spellings; None where there is none."""
-        stores = [LogStore(self.clients, self.table.prefix, self.lock_table, scheme) for scheme in SPELLINGS]
-        return [store.entry(version) for store in stores]
+        """The entries of a version under every spelling; None where there is none."""
+        return [store.entry(version) for store in self.stores()]
 
     def explain(self, ids):
         """For whoever reads a failure: the log, version by version, and the entries."""
@@ -171,6 +181,6 @@ class Scene:
             engine = [action["commitInfo"].get("engineInfo") for action in actions if "commitInfo" in action]
             adds = [json.loads(action["add"]["stats"])["minValues"].get("id") for action in actions if "add" in action]
             lines.append(f"  {version}: {engine} {adds}")
-        for scheme in SPELLINGS:
-            lines += [f"  {entry}" for entry in LogStore(self.clients, self.table.prefix, self.lock_table, scheme).entries()]
+        for store in self.stores():
+            lines += [f"  {entry}" for entry in store.entries()]
         return "\n".join(lines)

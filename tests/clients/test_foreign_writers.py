@@ -143,6 +143,63 @@ def test_our_versions_have_entries_under_both_spellings(scene):
     scene.check()
 
 
+# What deltalake 1.6.0 writes encoded, and Hadoop does not.
+ODD_PATHS = ["sp ace", "ä/日", 'a"<>`{}']
+
+
+@pytest.mark.parametrize("path", ODD_PATHS)
+@pytest.mark.parametrize(
+    "script",
+    [
+        "lock staged staged lock direct staged lock",
+        "staged a4 a! lock staged lock",
+        "lock a4 direct lock staged a lock staged",
+        "lock a5 lock staged a lock staged",
+    ],
+)
+def test_paths_that_need_encoding(world, unique, path, script):
+    """Spark claims under the path as it is, deltalake 1.6.0 under the encoded one: each finds our entries, and we find
+    theirs."""
+    scene = Scene(world.clients, f"{unique}/{path}", LOCK_TABLE, world.lock_engine).create()
+    scene.session("a", "s3a")
+    play(scene, script)
+    scene.settle()
+    scene.keep_house()
+    assert scene.lock(), "deltalake 1.6.0 is not stuck"
+    scene.check()
+
+
+@pytest.mark.parametrize("path", ODD_PATHS)
+def test_our_versions_have_entries_under_every_spelling(world, unique, path):
+    scene = Scene(world.clients, f"{unique}/{path}", LOCK_TABLE, world.lock_engine).create()
+    play(scene, "lock staged lock staged")
+    its = [store.path for store in scene.stores() if store.entry(1) is not None]
+    assert its == [scene.stores()[2].path], "what the other one writes"
+    for version in (2, 4):
+        entries = scene.entries_of(version)
+        assert len(entries) == 4
+        assert all(entry is not None and entry["complete"] == "true" for entry in entries), f"version {version}: {entries}"
+        assert len({entry["tempPath"] for entry in entries}) == 1
+    scene.check()
+
+
+@pytest.mark.parametrize("odd", [{"complete": {"BOOL": False}}, {"complete": {"S": "maybe"}}, {"tempPath": None}])
+def test_an_item_that_is_no_entry_stops_the_table_by_name(scene, odd):
+    play(scene, "lock staged")
+    key = scene.stores()[1].key(3)
+    item = {"complete": {"S": "false"}, "tempPath": {"S": "x"}} | odd
+    item = key | {name: value for name, value in item.items() if value is not None}
+    scene.clients.dynamodb.put_item(TableName=LOCK_TABLE, Item=item)
+    proposal = scene.table.hand_made_append(50)
+    verdict = scene.table.verdict(scene.table.put_staged(proposal))
+    assert (verdict["status"], verdict["reason"]) == ("rejected", "LOG_STORE_ITEM_UNREADABLE"), verdict
+    (alarm,) = scene.alarms()
+    assert (alarm["kind"], alarm["version"]) == ("LOG_STORE_ITEM_UNREADABLE", 3), alarm
+    scene.clients.dynamodb.delete_item(TableName=LOCK_TABLE, Key=key)
+    scene.settle()
+    scene.check()
+
+
 def test_a_table_that_nobody_shares_has_no_entries(scene):
     play(scene, "staged direct staged")
     assert all(scene.entries_of(version) == [None] * len(SPELLINGS) for version in range(4))

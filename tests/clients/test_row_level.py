@@ -110,6 +110,7 @@ def test_a_change_after_files_were_put_together(sail, table, change, engine):
 def test_files_put_together_after_a_change(sail, table, engine):
     landed, verdict = stage(table, (Delete(*ONE), engine), (Optimize(), "deltalake"), sail=sail)
     assert (landed["status"], verdict["status"]) == ("committed", "superseded"), json.dumps([landed, verdict])
+    assert "exception" not in verdict and verdict["reason"] == "SAME_FILE", json.dumps(verdict)
     check(table, sail, effect([Delete(*ONE)]))
 
 
@@ -145,4 +146,40 @@ def test_a_broken_vector_refuses_the_commit(clients, sail, table):
         clients.s3.put_object(Bucket="lake", Key=key, Body=bytes(body))
     verdict = table.verdict(table.put_staged(proposals[0]))
     assert (verdict["status"], verdict["reason"]) == ("rejected", "DELETION_VECTOR_CHECKSUM"), json.dumps(verdict)
+    check(table, sail, BASE)
+
+
+@pytest.mark.parametrize("flag", [None, True, False])
+@pytest.mark.parametrize("second", [THREE, ELEVEN], ids=["one file", "two files"])
+def test_write_skew_is_refused_whatever_the_writer_says(sail, table, second, flag):
+    """Each reads rows that the other one changes, and changes another one."""
+    reads = {"v": 1, "predicates": [{"op": "in", "col": "id", "values": [1, 3, 11]}]}
+    if flag is not None:
+        reads["matchedEqualsWritten"] = flag
+    proposals = [fork(table, Delete(*rows), "sail", sail) for rows in (ONE, second)]
+    for proposal in proposals:
+        proposal.commit_info()["readSet"] = reads
+    landed, verdict = [table.verdict(table.put_staged(proposal)) for proposal in proposals]
+    assert landed["status"] == "committed", json.dumps(landed)
+    assert (verdict["status"], verdict["exception"]) == ("rejected", "ConcurrentDeleteReadException"), json.dumps(verdict)
+    check(table, sail, effect([Delete(*ONE)]))
+
+
+@pytest.mark.parametrize("second", [Delete(*THREE), Raise(*ELEVEN)], ids=["the same file", "another file"])
+def test_changes_after_one_that_took_back_what_was_put_together(sail, table, second):
+    read = table.version()
+    changes = [(Optimize(), "deltalake"), (Delete(*ONE), "sail"), (second, "sail")]
+    verdicts = stage(table, *changes, sail=sail)
+    assert [verdict.get("version") for verdict in verdicts] == [read + 1, read + 2, read + 3], json.dumps(verdicts)
+    check(table, sail, effect([Delete(*ONE), second]))
+
+
+def test_a_vector_of_another_version_refuses_the_commit(clients, sail, table):
+    proposal = fork(table, Delete(*ONE), "sail", sail)
+    key = next(key for key in table.objects() if key.endswith(".bin"))
+    body = bytearray(clients.s3.get_object(Bucket="lake", Key=key)["Body"].read())
+    body[0] = 2
+    clients.s3.put_object(Bucket="lake", Key=key, Body=bytes(body))
+    verdict = table.verdict(table.put_staged(proposal))
+    assert (verdict["status"], verdict["reason"]) == ("rejected", "DELETION_VECTOR_FILE_VERSION"), json.dumps(verdict)
     check(table, sail, BASE)

@@ -200,6 +200,68 @@ def test_a_table_of_pyiceberg(oracle, version):
     assert len(gone) > len(orphans) + 5
 
 
+def test_a_table_of_version_3_with_deletion_vectors_and_statistics(oracle):
+    """Written by PyIceberg as version 2, taken to version 3 by hand, read by PyIceberg."""
+    from iceberg_v3 import Upgraded
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.types import LongType, NestedField, StringType
+
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "dt", StringType()))
+    table = oracle.iceberg().create_table(
+        "oracle.third",
+        schema=schema,
+        location=f"s3://{LAKE}/wh/third",
+        partition_spec=PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "dt")),
+    )
+    swept = Swept(oracle, "oracle", "third", "wh/third")
+    swept.create_optimizer(enabled=False)
+    oracle.server.advance_clock("1h")
+    for number, dt in enumerate(["a b", "50%", "c"]):
+        table.append(rows(number * 10, 5, dt))
+    entries = [entry for manifest in table.current_snapshot().manifests(table.io) for entry in manifest.fetch_manifest_entry(table.io)]
+    first, second, third = sorted((entry.data_file for entry in entries), key=lambda data: data.file_path)
+    ids = {data.file_path: read_ids(table.io, data.file_path) for data in (first, second, third)}
+    upgraded = Upgraded(table)
+    expired = upgraded.commit(upgraded.write_vectors([(first, [0])]))
+    vectors_of = upgraded.write_vectors([(first, [0]), (second, [1, 3])])
+    kept = upgraded.commit(vectors_of)
+    lost_statistics = upgraded.add_statistics(expired)
+    upgraded.metadata |= {"statistics": [], "partition-statistics": []}
+    # The vector of the second file stays in the file of both; that of the first is replaced.
+    replaced = upgraded.write_vectors([(first, [0, 2])])
+    upgraded.commit([*replaced, vectors_of[1]])
+    statistics = upgraded.add_statistics(kept)
+    upgraded.forget(expired)
+    upgraded.publish(oracle.glue, "oracle", "third")
+    orphans = [f"data/00000-0-{uuid.uuid4()}.parquet", f"data/00000-0-{uuid.uuid4()}-deletes.puffin", f"metadata/{uuid.uuid4()}-m0.avro"]
+    _, stays = plant(swept, orphans, ["README.md", "data/.hidden.puffin"])
+    see(swept)
+    oracle.server.advance_clock("4d")
+    young = swept.plant(f"data/00000-9-{uuid.uuid4()}-deletes.puffin")
+    table = oracle.iceberg().load_table("oracle.third")
+    assert table.format_version == 3
+    needed = needed_by_iceberg(table)
+    assert {key_of(uri) for uri in statistics} <= needed and sum(key.endswith(".puffin") for key in needed) == 2
+
+    def read():
+        return sorted(oracle.iceberg().load_table("oracle.third").scan().to_arrow()["id"].to_pylist())
+
+    deleted = [ids[first.file_path][0], ids[first.file_path][2], ids[second.file_path][1], ids[second.file_path][3]]
+    assert read() == sorted({id for some in ids.values() for id in some} - set(deleted)), "PyIceberg reads the vectors"
+    gone = check(swept, needed, stays | {young}, read)
+    left_behind = {key for key in gone if key.endswith(".puffin")} - {f"wh/third/{orphans[1]}"}
+    assert len(left_behind) == 1 and {key_of(uri) for uri in lost_statistics} <= gone
+
+
+def read_ids(io, uri):
+    import pyarrow.parquet as pq
+
+    with io.new_input(uri).open() as file:
+        return pq.read_table(pa.BufferReader(file.read()))["id"].to_pylist()
+
+
 def test_a_table_of_deltalake(oracle):
     location, options = f"s3://{LAKE}/wh/delta", oracle.storage_options()
     schema = pa.schema([("id", pa.int64()), ("dt", pa.string())])

@@ -2,7 +2,7 @@
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
 use lakewarden_core::limits::MESSAGE_MAX_DELAY_MS;
-use lakewarden_core::ports::{App, Deadline};
+use lakewarden_core::ports::{App, Deadline, SweepDispatch};
 use lakewarden_core::store::QueueName;
 use lakewarden_core::sweep::{CatalogDirectory, RunOutcome, SweepError, SweepRequest, TableDirectory, sweep};
 use serde_json::{Value, json};
@@ -65,6 +65,10 @@ async fn take(
         RunOutcome::AlreadyFinished => tracing::info!(%run_id, "sweep had ended before: a message delivered twice"),
         RunOutcome::Dropped(refusal) => tracing::warn!(%run_id, %refusal, "sweep dropped"),
         RunOutcome::Postponed(why) => {
+            if app.settings.sweep_dispatch == SweepDispatch::Inline {
+                tracing::info!(%run_id, %database, %table, %why, "sweep goes on when it is asked to");
+                return Ok(());
+            }
             let wait_ms = why.wait_ms(app.ports.clock.now_ms()).min(MESSAGE_MAX_DELAY_MS);
             app.ports.queue.send(QueueName::Sweeps, request.encode(), wait_ms).await?;
             tracing::info!(%run_id, %database, %table, %why, wait_ms, "sweep goes on with a new message");

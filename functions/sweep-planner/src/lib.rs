@@ -1,7 +1,7 @@
 //! Starts the sweeps that are due. Which ones these are is decided in `lakewarden_core::sweep`.
 
 use lakewarden_core::ports::{App, Deadline};
-use lakewarden_core::sweep::{SweepError, plan_due};
+use lakewarden_core::sweep::{CatalogDirectory, SweepError, plan_due, work_pending};
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -29,7 +29,13 @@ pub async fn handle(app: &App, event: Value, deadline: Deadline) -> Result<Value
         is_partial = report.is_partial,
         "sweeps planned"
     );
+    let inline = work_pending(app, &CatalogDirectory::new(app), deadline).await?;
+    if inline.finished > 0 || inline.waiting > 0 {
+        tracing::info!(finished = inline.finished, waiting = inline.waiting, "sweeps without a queue");
+    }
     Ok(json!({
+        "finishedInline": inline.finished,
+        "waiting": inline.waiting,
         "optimizers": report.optimizers,
         "started": report.started,
         "sentAgain": report.sent_again,
@@ -81,7 +87,11 @@ mod tests {
         world.faults.inject("query catalog", 0, Fault::Before(StoreErrorKind::Throttled));
         assert!(matches!(handle(&app, event.clone(), far).await, Err(HandlerError::Plan(_))));
         let answer = handle(&app, event.clone(), far).await.unwrap();
-        assert_eq!(answer, json!({"optimizers": 1, "started": 1, "sentAgain": 0, "contended": 0, "isPartial": false}));
+        assert_eq!(
+            answer,
+            json!({"optimizers": 1, "started": 1, "sentAgain": 0, "contended": 0, "isPartial": false,
+                "finishedInline": 0, "waiting": 0})
+        );
         let message = world.queue.take(QueueName::Sweeps).unwrap();
         assert_eq!(SweepRequest::decode(&message).unwrap().mode, Mode::Scheduled);
         let again = handle(&app, event, far).await.unwrap();

@@ -15,15 +15,13 @@ use dynoxide::actions::get_item::GetItemRequest;
 use dynoxide::actions::query::QueryRequest;
 use dynoxide::types::{AttributeValue, ConsumedCapacity};
 use dynoxide::{Database, DynoxideError};
-use lakewarden_aws::TableNames;
+use lakewarden_aws::{Form, TableNames, Taken, decode_item, encode_key, encode_range, take_key};
 use lakewarden_core::limits;
 use lakewarden_core::store::rules::{self, QueryStart};
 use lakewarden_core::store::{
-    BatchGet, Condition, Consistency, Direction, Item, ItemUsage, Items, Key, Page, Query, ReadItems, Sort, SortRange,
-    StoreError, StoreErrorKind, Table, TransactError, Value, Write, WriteError,
+    BatchGet, Condition, Consistency, Direction, Item, ItemUsage, Items, Key, Page, Query, ReadItems, StoreError,
+    StoreErrorKind, Table, TransactError, Write, WriteError,
 };
-
-type Attributes = HashMap<String, AttributeValue>;
 
 /// The tables as long as their server runs, for whoever is in the same process.
 #[derive(Clone, Default)]
@@ -120,7 +118,7 @@ impl ReadItems for DirectItems {
         self.count(|usage| usage.gets += 1);
         let request = GetItemRequest {
             table_name: self.names.name(key.table),
-            key: encode_key(key),
+            key: encode_key::<Embedded>(key),
             consistent_read: Some(consistency == Consistency::Strong),
             return_consumed_capacity: Some(TOTAL.to_owned()),
             ..GetItemRequest::default()
@@ -128,7 +126,8 @@ impl ReadItems for DirectItems {
         let answer = self.ask(&operation, move |tables| tables.get_item(request)).await?;
         answer.consumed_capacity.iter().for_each(|capacity| self.charge(capacity));
         self.count(|usage| usage.items_read += u64::from(answer.item.is_some()));
-        let item = answer.item.map(|attributes| decode_item(&operation, key.table, attributes)).transpose()?;
+        let item =
+            answer.item.map(|attributes| decode_item::<Embedded>(&operation, key.table, attributes)).transpose()?;
         Ok(item.map(|(_, item)| item))
     }
 
@@ -139,7 +138,7 @@ impl ReadItems for DirectItems {
         for key in keys {
             let of_table = request_items.entry(self.names.name(key.table)).or_default();
             of_table.consistent_read = Some(consistency == Consistency::Strong);
-            of_table.keys.push(encode_key(key));
+            of_table.keys.push(encode_key::<Embedded>(key));
         }
         let request = BatchGetItemRequest { request_items, return_consumed_capacity: Some(TOTAL.to_owned()) };
         self.count(|usage| usage.batch_gets += 1);
@@ -149,7 +148,7 @@ impl ReadItems for DirectItems {
         for (name, items) in answer.responses {
             let table = self.table_of(&name, &operation)?;
             for attributes in items {
-                result.found.push(decode_item(&operation, table, attributes)?);
+                result.found.push(decode_item::<Embedded>(&operation, table, attributes)?);
             }
         }
         self.count(|usage| usage.items_read += u64::try_from(result.found.len()).unwrap_or(u64::MAX));
@@ -166,20 +165,34 @@ impl ReadItems for DirectItems {
         query.check(&operation)?;
         let start = match query.start() {
             QueryStart::Beginning => None,
-            QueryStart::After(after) => Some(encode_key(&Key::new(query.table, query.pk.clone(), after.clone()))),
+            QueryStart::After(after) => {
+                Some(encode_key::<Embedded>(&Key::new(query.table, query.pk.clone(), after.clone())))
+            }
             QueryStart::End => return Ok(Page::default()),
         };
-        let request = QueryRequest { exclusive_start_key: start, ..query_request(query, self.names.name(query.table)) };
+        let range = encode_range::<Embedded>(query);
+        let request = QueryRequest {
+            table_name: self.names.name(query.table),
+            key_condition_expression: range.text,
+            expression_attribute_names: range.names,
+            expression_attribute_values: range.values,
+            exclusive_start_key: start,
+            scan_index_forward: query.direction == Direction::Ascending,
+            limit: query.limit,
+            consistent_read: Some(query.consistency == Consistency::Strong),
+            return_consumed_capacity: Some(TOTAL.to_owned()),
+            ..QueryRequest::default()
+        };
         self.count(|usage| usage.queries += 1);
         let answer = self.ask(&operation, move |tables| tables.query(request)).await?;
         answer.consumed_capacity.iter().for_each(|capacity| self.charge(capacity));
         let mut page = Page::default();
         for attributes in answer.items.unwrap_or_default() {
-            page.items.push(decode_item(&operation, query.table, attributes)?);
+            page.items.push(decode_item::<Embedded>(&operation, query.table, attributes)?);
         }
         self.count(|usage| usage.items_read += u64::try_from(page.items.len()).unwrap_or(u64::MAX));
         if let Some(mut last) = answer.last_evaluated_key {
-            page.next = Some(take_key(&operation, query.table, &mut last)?.sk);
+            page.next = Some(take_key::<Embedded>(&operation, query.table, &mut last)?.sk);
         }
         Ok(page)
     }
@@ -210,101 +223,31 @@ impl Items for DirectItems {
     }
 }
 
-/// The query but for its start. An empty lower bound is no bound.
-fn query_request(query: &Query, table_name: String) -> QueryRequest {
-    let mut names = HashMap::from([("#p".to_owned(), query.table.hash_attribute().to_owned())]);
-    let mut values = HashMap::from([(":p".to_owned(), AttributeValue::S(query.pk.clone()))]);
-    let range = match &query.range {
-        SortRange::Prefix(low) | SortRange::AtLeast(low) if low.as_bytes().is_empty() => &SortRange::All,
-        SortRange::Between(low, high) if low.as_bytes().is_empty() => &SortRange::AtMost(high.clone()),
-        other => other,
-    };
-    let (part, bounds) = match range {
-        SortRange::All => ("", Vec::new()),
-        SortRange::Prefix(prefix) => (" AND begins_with(#s, :a)", vec![(":a", prefix)]),
-        SortRange::AtLeast(low) => (" AND #s >= :a", vec![(":a", low)]),
-        SortRange::AtMost(high) => (" AND #s <= :a", vec![(":a", high)]),
-        SortRange::Between(low, high) => (" AND #s BETWEEN :a AND :b", vec![(":a", low), (":b", high)]),
-    };
-    if !bounds.is_empty() {
-        names.insert("#s".to_owned(), query.table.range_attribute().to_owned());
+/// The crate's form of values.
+#[derive(Debug)]
+enum Embedded {}
+
+impl Form for Embedded {
+    type Value = AttributeValue;
+
+    fn text(text: String) -> AttributeValue {
+        AttributeValue::S(text)
     }
-    values.extend(bounds.into_iter().map(|(name, sort)| (name.to_owned(), encode_sort(sort))));
-    QueryRequest {
-        table_name,
-        key_condition_expression: Some(format!("#p = :p{part}")),
-        expression_attribute_names: Some(names),
-        expression_attribute_values: Some(values),
-        scan_index_forward: query.direction == Direction::Ascending,
-        limit: query.limit,
-        consistent_read: Some(query.consistency == Consistency::Strong),
-        return_consumed_capacity: Some(TOTAL.to_owned()),
-        ..QueryRequest::default()
+
+    fn bytes(bytes: Vec<u8>) -> AttributeValue {
+        AttributeValue::B(bytes)
     }
-}
 
-fn encode_sort(sort: &Sort) -> AttributeValue {
-    match sort {
-        Sort::Text(text) => AttributeValue::S(text.clone()),
-        Sort::Bytes(bytes) => AttributeValue::B(bytes.clone()),
-    }
-}
-
-fn encode_key(key: &Key) -> Attributes {
-    HashMap::from([
-        (key.table.hash_attribute().to_owned(), AttributeValue::S(key.pk.clone())),
-        (key.table.range_attribute().to_owned(), encode_sort(&key.sk)),
-    ])
-}
-
-/// An attribute that the product does not write.
-fn foreign(operation: &str, field: &str, found: &str) -> StoreError {
-    let message = format!("attribute `{field}` holds {found}, which this version does not read");
-    StoreError::new(StoreErrorKind::Invalid, operation, message)
-}
-
-fn decode_value(operation: &str, field: &str, value: AttributeValue) -> Result<Value, StoreError> {
-    Ok(match value {
-        AttributeValue::S(text) => Value::Text(text),
-        AttributeValue::N(number) => match number.parse() {
-            Ok(number) => Value::Int(number),
-            Err(_) => return Err(foreign(operation, field, &format!("the number {number}, no 64-bit integer"))),
-        },
-        AttributeValue::B(bytes) => Value::Bytes(bytes),
-        AttributeValue::BOOL(flag) => Value::Bool(flag),
-        AttributeValue::NULL(_) => Value::Null,
-        AttributeValue::L(values) => {
-            let values = values.into_iter().map(|value| decode_value(operation, field, value));
-            Value::List(values.collect::<Result<_, _>>()?)
-        }
-        AttributeValue::M(map) => Value::Map(decode_map(operation, map)?),
-        AttributeValue::SS(_) | AttributeValue::NS(_) | AttributeValue::BS(_) => {
-            return Err(foreign(operation, field, "a set"));
-        }
-    })
-}
-
-fn decode_map(operation: &str, map: Attributes) -> Result<Item, StoreError> {
-    let decoded = map.into_iter().map(|(name, value)| {
-        let value = decode_value(operation, &name, value)?;
-        Ok((name, value))
-    });
-    decoded.collect()
-}
-
-fn decode_item(operation: &str, table: Table, mut attributes: Attributes) -> Result<(Key, Item), StoreError> {
-    let key = take_key(operation, table, &mut attributes)?;
-    Ok((key, decode_map(operation, attributes)?))
-}
-
-fn take_key(operation: &str, table: Table, attributes: &mut Attributes) -> Result<Key, StoreError> {
-    let (hash, range) = (table.hash_attribute(), table.range_attribute());
-    match (attributes.remove(hash), attributes.remove(range)) {
-        (Some(AttributeValue::S(pk)), Some(AttributeValue::S(sk))) => Ok(Key::new(table, pk, sk)),
-        (Some(AttributeValue::S(pk)), Some(AttributeValue::B(sk))) => Ok(Key::new(table, pk, sk)),
-        _ => {
-            let message = format!("an item without the key attributes `{hash}` and `{range}`");
-            Err(StoreError::new(StoreErrorKind::Invalid, operation, message))
+    fn take(value: AttributeValue) -> Taken<AttributeValue> {
+        match value {
+            AttributeValue::S(text) => Taken::Text(text),
+            AttributeValue::N(number) => Taken::Number(number),
+            AttributeValue::B(bytes) => Taken::Bytes(bytes),
+            AttributeValue::BOOL(flag) => Taken::Flag(flag),
+            AttributeValue::NULL(_) => Taken::Null,
+            AttributeValue::L(values) => Taken::List(values),
+            AttributeValue::M(map) => Taken::Map(map),
+            AttributeValue::SS(_) | AttributeValue::NS(_) | AttributeValue::BS(_) => Taken::Foreign("a set"),
         }
     }
 }

@@ -22,7 +22,9 @@ mod usage;
 
 pub use app::{AppCell, AwsParts, Clients, Connection, account_from_arn, app};
 pub use deadline::deadline;
-pub use dynamodb::{DynamoItems, create_tables};
+pub use dynamodb::{
+    Attributes, DynamoItems, Expression, Form, Taken, create_tables, decode_item, encode_key, encode_range, take_key,
+};
 pub use logs::init_logs;
 pub use s3::S3Objects;
 pub use settings::{AwsSettings, QueueUrls, SettingsError, TableNames};

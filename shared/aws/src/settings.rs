@@ -16,7 +16,7 @@
 //! | `LAKEWARDEN_UNITY_CATALOG` | `unity` | name under which Unity Catalog's clients see the catalog |
 //! | `LAKEWARDEN_UNITY_STORAGE` | none | folder for managed tables of schemas without a location of their own |
 //! | `LAKEWARDEN_COMMITS_QUEUE_URL` | none | SQS queue of staged commits |
-//! | `LAKEWARDEN_SWEEPS_QUEUE_URL` | none | SQS queue of tables to sweep |
+//! | `LAKEWARDEN_SWEEPS_QUEUE_URL` | none | SQS queue of tables to sweep; without one the planner sweeps them itself |
 //! | `LAKEWARDEN_CATALOG_WORK_QUEUE_URL` | none | SQS queue of the catalog's background work |
 //! | `LAKEWARDEN_ACCOUNT_ID` | from the function's ARN, else `000000000000` | twelve digits, the default CatalogId |
 //!
@@ -25,7 +25,7 @@
 //! sets what is logged. A variable that is set but empty counts as not set.
 
 use lakewarden_core::location::Location;
-use lakewarden_core::ports::{IdentityWriters, IsolationLevel, PartitionMoves, Settings, UnitySettings};
+use lakewarden_core::ports::{IdentityWriters, IsolationLevel, PartitionMoves, Settings, SweepDispatch, UnitySettings};
 use lakewarden_core::predicate::Mode;
 use lakewarden_core::store::{QueueName, Table};
 use thiserror::Error;
@@ -174,6 +174,10 @@ impl AwsSettings {
                     .map_or(Ok(defaults.max_partitions_per_table), max_partitions)?,
                 default_partition: get(STRICT_DEFAULT_PARTITION)
                     .map_or(Ok(defaults.default_partition), default_partition)?,
+                sweep_dispatch: match url(QueueName::Sweeps)? {
+                    Some(_) => SweepDispatch::Queue,
+                    None => SweepDispatch::Inline,
+                },
                 unity: UnitySettings {
                     catalog: get(UNITY_CATALOG).map_or(Ok(defaults.unity.catalog), unity_catalog)?,
                     storage: get(UNITY_STORAGE).map(|value| folder(UNITY_STORAGE, value)).transpose()?,
@@ -303,7 +307,8 @@ mod tests {
     #[test]
     fn everything_has_a_default() {
         let settings = read(&[("LAKEWARDEN_REPORTS", "")]).unwrap();
-        assert_eq!(settings.core, Settings::default());
+        let inline = Settings { sweep_dispatch: SweepDispatch::Inline, ..Settings::default() };
+        assert_eq!(settings.core, inline, "without a queue");
         assert_eq!(settings.account, AccountSource::Default);
         assert_eq!(settings.queues, QueueUrls::default());
         let names: Vec<String> = Table::ALL.iter().map(|table| settings.tables.name(*table)).collect();
@@ -339,6 +344,7 @@ mod tests {
         let apart = read(&[(REPORTS, "s3://ops/reports/"), (BODIES, "s3://own/large")]).unwrap();
         assert_eq!(apart.core.bodies, Location::new("own", "large"));
         assert_eq!(settings.core.default_isolation, IsolationLevel::Serializable);
+        assert_eq!(settings.core.sweep_dispatch, SweepDispatch::Queue);
         assert_eq!(settings.core.identity_writers, IdentityWriters::HighWaterMark);
         let partitions = (settings.core.history_retention_ms, settings.core.max_partitions_per_table);
         assert_eq!((partitions, settings.core.partition_moves), ((0, 5), PartitionMoves::Refuse));

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use percent_encoding::percent_decode;
 use thiserror::Error;
 
 use crate::store::ObjectKey;
@@ -56,6 +57,16 @@ impl Location {
         if at.bucket != self.bucket { None } else { at.key.strip_prefix(self.key_prefix().as_str()) }
     }
 
+    /// Whether an object lies here, or at a place that some tool takes for this one ([`plain`]): for what only ever keeps.
+    pub fn may_hold(&self, at: &ObjectKey) -> bool {
+        self.bucket == at.bucket && is_below(&self.prefix, &at.key)
+    }
+
+    /// Whether `other` is this folder or lies below it, in any spelling that some tool takes for it.
+    pub fn may_contain(&self, other: &Location) -> bool {
+        self.bucket == other.bucket && is_below(&self.prefix, &other.prefix)
+    }
+
     /// Whether `other` is this folder or lies below it.
     pub fn contains(&self, other: &Location) -> bool {
         self.bucket == other.bucket
@@ -71,6 +82,42 @@ impl fmt::Display for Location {
             write!(f, "s3://{}/{}", self.bucket, self.prefix)
         }
     }
+}
+
+/// Whether a key is a folder's, or the folder itself.
+fn is_below(folder: &str, key: &str) -> bool {
+    let below = |folder: &[u8], key: &[u8]| {
+        folder.is_empty() || key.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+    };
+    if below(folder.as_bytes(), key.as_bytes()) {
+        return true;
+    }
+    let is_odd = |text: &str| text.contains(['%', '+']) || text.contains("//") || text.starts_with('/');
+    (is_odd(folder) || is_odd(key)) && {
+        let folder = plain(folder);
+        below(folder.strip_suffix(b"/").unwrap_or(&folder), &plain(key))
+    }
+}
+
+/// One form for all spellings that some tool takes for the same object: repeated and leading slashes (Hadoop's clients make
+/// one of several), percent signs however often encoded, plus signs for blanks.
+pub fn plain(key: &str) -> Vec<u8> {
+    let mut bytes = key.as_bytes().to_vec();
+    for _ in 0..3 {
+        let decoded: Vec<u8> = percent_decode(&bytes).collect();
+        if decoded == bytes {
+            break;
+        }
+        bytes = decoded;
+    }
+    let mut plain = Vec::with_capacity(bytes.len());
+    for byte in bytes {
+        let byte = if byte == b'+' { b' ' } else { byte };
+        if byte != b'/' || plain.last().is_some_and(|last| *last != b'/') {
+            plain.push(byte);
+        }
+    }
+    plain
 }
 
 /// Splits an S3 URI into bucket and key, byte for byte.
@@ -107,6 +154,28 @@ mod tests {
         assert!(orders.contains(&Location::parse("s3://b/wh/orders/a").unwrap()));
         assert_eq!(orders.relative(&ObjectKey::new("b", "wh/orders_v2/x")), None);
         assert_eq!(orders.relative(&ObjectKey::new("b", "wh/orders/x//y")), Some("x//y"));
+    }
+
+    #[test]
+    fn what_some_tool_takes_for_the_place_may_lie_there() {
+        for (folder, key, expected) in [
+            ("t//nested", "t/nested/x", true),
+            ("t/nested", "t//nested//x", true),
+            ("t/my%20dir", "t/my dir/x", true),
+            ("t/my dir", "t/my+dir/x", true),
+            ("t/a", "t/a", true),
+            ("", "any", true),
+            ("t/a", "t/ab/x", false),
+            ("t//a", "t/ab/x", false),
+            ("t/my%20dir", "t/my dirs/x", false),
+        ] {
+            let folder = Location { bucket: "b".into(), prefix: folder.into() };
+            assert_eq!(folder.may_hold(&ObjectKey::new("b", key)), expected, "{folder} {key}");
+            assert!(!folder.may_hold(&ObjectKey::new("c", key)));
+        }
+        let outer = Location::new("b", "wh//t");
+        assert!(outer.may_contain(&Location::new("b", "wh/t/x")) && Location::new("b", "wh/t").may_contain(&outer));
+        assert!(!outer.may_contain(&Location::new("b", "wh/t2")));
     }
 
     #[test]

@@ -54,6 +54,16 @@ pub enum PartitionMoves {
     Refuse,
 }
 
+/// How runs of sweeps get to a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SweepDispatch {
+    /// One message per run, and one more for each further slice of it.
+    #[default]
+    Queue,
+    /// There is no queue: the planner works on them itself, in the time it has.
+    Inline,
+}
+
 /// Settings of a deployment. `shared/aws` reads them from a function's environment, `local` from flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -78,6 +88,7 @@ pub struct Settings {
     pub max_partitions_per_table: u64,
     /// What the Hive default marker means to filters on typed keys.
     pub default_partition: Mode,
+    pub sweep_dispatch: SweepDispatch,
     pub unity: UnitySettings,
 }
 
@@ -118,6 +129,7 @@ impl Default for Settings {
             partition_moves: PartitionMoves::default(),
             max_partitions_per_table: 20_000_000,
             default_partition: Mode::default(),
+            sweep_dispatch: SweepDispatch::default(),
             unity: UnitySettings::default(),
         }
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import posixpath
+import re
 import time
 import uuid
 from collections.abc import Mapping
@@ -13,9 +15,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from . import _parquet
 from .client import Action
 from .errors import LakewardenError
-from .location import LOG, Location, checkpoint_version, commit_version, list_keys
+from .location import LOG, Location, commit_version, list_keys
+
+
+_CATALOG_MANAGED = frozenset(("catalogManaged", "catalogOwned-preview"))
+_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\.(?:(\d{10})\.(\d{10})\.parquet|(?:.+\.)?(?:parquet|json))$")
+# Kinds of actions, and a member that each of them has.
+_KINDS = {"metaData": "schemaString", "protocol": "minReaderVersion", "txn": "appId"}
 
 
 @dataclass(frozen=True)
@@ -26,59 +35,104 @@ class Definition:
     configuration: Mapping[str, str]
     table_id: str | None = None
     """``metaData.id``; none of a table that is about to be created."""
+    features: frozenset[str] = frozenset()
+    """Table features that the protocol names."""
+    transactions: tuple[tuple[int, int | None], ...] = ()
+    """Of the application that was asked for, those since the checkpoint and the newest of the checkpoint: their versions, and
+    the table's versions that hold them (``None``: only the checkpoint tells of it)."""
+
+    @property
+    def is_catalog_managed(self) -> bool:
+        return not _CATALOG_MANAGED.isdisjoint(self.features)
 
 
-def read_definition(s3: Any, root: Location) -> Definition | None:
-    """From the log: the newest commit with a ``metaData`` action, else the newest checkpoint. ``None``: no log."""
+def read_definition(s3: Any, root: Location, app_id: str | None = None) -> Definition | None:
+    """The newest version, from the log: its newest complete checkpoint and the commits since. ``None``: no log.
+
+    Raises:
+        LakewardenError: a commit is missing, or there is no table's metadata.
+    """
     keys = list_keys(s3, root.bucket, root.key(f"{LOG}/0"))
     commits = {version: key for key in keys if (version := commit_version(key)) is not None}
-    checkpoints: dict[int, list[str]] = {}
-    for key in keys:
-        version = checkpoint_version(key)
-        if version is not None:
-            checkpoints.setdefault(version, []).append(key)
+    checkpoints = _checkpoints(keys)
     if not commits:
+        if checkpoints:
+            raise LakewardenError(f"the log of {root.uri} has checkpoints and no commit")
         return None
-    latest, base = max(commits), max((version for version in checkpoints if version <= max(commits)), default=-1)
-    for version in sorted((version for version in commits if version > base), reverse=True):
-        for line in _read(s3, root, commits[version]).splitlines():
-            metadata = json.loads(line).get("metaData") if line.strip() else None
-            if metadata:
-                return _definition(latest, metadata)
-    for key in checkpoints.get(base, []):
-        metadata = _in_checkpoint(_read(s3, root, key), key)
-        if metadata:
-            return _definition(latest, metadata)
-    raise LakewardenError(f"the log of {root.uri} has no table's metadata")
+    latest = max(commits)
+    base = max((version for version in checkpoints if version <= latest), default=-1)
+    metadata: Mapping[str, Any] | None = None
+    protocol: Mapping[str, Any] | None = None
+    transactions: list[tuple[int, int | None]] = []
+    for version in range(latest, base - 1, -1):
+        if version < 0 or (app_id is None and metadata and protocol):
+            break
+        if version > base and version not in commits:
+            raise LakewardenError(f"the log of {root.uri} lacks version {version}")
+        bodies = [commits[version]] if version > base else checkpoints[base]
+        actions = [action for key in bodies for action in _actions(_read(s3, root, key), key)]
+        for action in actions:
+            txn = action.get("txn")
+            if txn and app_id is not None and txn.get("appId") == app_id:
+                transactions.append((int(txn["version"]), version if version > base else None))
+        metadata = metadata or next((found for action in actions if (found := action.get("metaData"))), None)
+        protocol = protocol or next((found for action in actions if (found := action.get("protocol"))), None)
+    if metadata is None:
+        raise LakewardenError(f"the log of {root.uri} has no table's metadata")
+    return _definition(latest, metadata, protocol or {}, tuple(transactions))
+
+
+def _checkpoints(keys: list[str]) -> dict[int, list[str]]:
+    """Of each version that has a complete checkpoint, the files of one of them."""
+    whole: dict[int, list[str]] = {}
+    parts: dict[tuple[int, int], list[str]] = {}
+    for key in keys:
+        found = _CHECKPOINT.match(posixpath.basename(key))
+        if not found or posixpath.basename(posixpath.dirname(key)) != LOG:
+            continue
+        if found.group(3):
+            parts.setdefault((int(found.group(1)), int(found.group(3))), []).append(key)
+        else:
+            whole.setdefault(int(found.group(1)), [key])
+    for (version, count), found_parts in parts.items():
+        if len(found_parts) == count:
+            whole.setdefault(version, found_parts)
+    return whole
 
 
 def _read(s3: Any, root: Location, key: str) -> bytes:
     return bytes(s3.get_object(Bucket=root.bucket, Key=key)["Body"].read())
 
 
-def _in_checkpoint(body: bytes, key: str) -> Mapping[str, Any] | None:
+def _actions(body: bytes, key: str) -> list[Mapping[str, Any]]:
+    """Those of interest."""
     if key.endswith(".json"):
-        found = [json.loads(line).get("metaData") for line in body.splitlines() if line.strip()]
-    else:
-        file = pq.ParquetFile(io.BytesIO(body))
-        if "metaData" not in file.schema_arrow.names:
-            return None
-        found = file.read(columns=["metaData"]).column("metaData").to_pylist()
-    return next((one for one in found if one and one.get("schemaString")), None)
+        lines = (json.loads(line) for line in body.splitlines() if line.strip())
+        return [line for line in lines if any(line.get(kind) for kind in _KINDS)]
+    file = pq.ParquetFile(io.BytesIO(body))
+    found = [kind for kind in _KINDS if kind in file.schema_arrow.names]
+    # Checkpoints are long, and nearly all of it is files: those rows have none of the columns.
+    columns = file.read(columns=found)
+    told = [(kind, action) for kind in found for action in columns.column(kind).drop_null().to_pylist()]
+    # Some writers have structs without values where there is no action.
+    return [{kind: action} for kind, action in told if action.get(_KINDS[kind]) is not None]
 
 
-def _definition(version: int, metadata: Mapping[str, Any]) -> Definition:
+def _definition(
+    version: int, metadata: Mapping[str, Any], protocol: Mapping[str, Any], transactions: tuple[tuple[int, int | None], ...]
+) -> Definition:
     configuration = metadata.get("configuration") or {}
     pairs = configuration.items() if isinstance(configuration, Mapping) else configuration
     columns = tuple(metadata.get("partitionColumns") or ())
-    return Definition(version, json.loads(metadata["schemaString"]), columns, dict(pairs), metadata.get("id"))
+    features = frozenset((*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())))
+    schema = json.loads(metadata["schemaString"])
+    return Definition(version, schema, columns, dict(pairs), metadata.get("id"), features, transactions)
 
 
 def creating(definition: Definition) -> list[Action]:
     """The actions of a first commit."""
-    has_ntz = any(field["type"] == "timestamp_ntz" for field in definition.schema["fields"])
     protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 2}
-    if has_ntz:
+    if _has_type(definition.schema, "timestamp_ntz"):
         features = ["timestampNtz"]
         protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
     metadata = {
@@ -92,6 +146,14 @@ def creating(definition: Definition) -> list[Action]:
     return [{"protocol": protocol}, {"metaData": metadata}]
 
 
+def _has_type(schema: Any, name: str) -> bool:
+    """At any depth."""
+    if isinstance(schema, dict):
+        members = [schema.get(member) for member in ("type", "elementType", "keyType", "valueType")]
+        return any(_has_type(one, name) for one in (*members, *schema.get("fields", ())))
+    return bool(schema == name)
+
+
 def schema_of(schema: pa.Schema) -> dict[str, Any]:
     """The Delta schema of an Arrow schema."""
     return {"type": "struct", "fields": [_field(field) for field in schema]}
@@ -103,6 +165,7 @@ def _field(field: pa.Field) -> dict[str, Any]:
 
 def _type(kind: pa.DataType) -> Any:
     is_ = pa.types
+    kind = _parquet.plain(kind)
     for check, name in (
         (is_.is_int64, "long"), (is_.is_int32, "integer"), (is_.is_int16, "short"), (is_.is_int8, "byte"),
         (is_.is_float64, "double"), (is_.is_float32, "float"), (is_.is_boolean, "boolean"), (is_.is_date, "date"),
@@ -114,9 +177,7 @@ def _type(kind: pa.DataType) -> Any:
         return "timestamp" if kind.tz else "timestamp_ntz"
     if is_.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
-    if is_.is_dictionary(kind):
-        return _type(kind.value_type)
-    if is_.is_list(kind) or is_.is_large_list(kind):
+    if is_.is_list(kind):
         return {"type": "array", "elementType": _type(kind.value_type), "containsNull": kind.value_field.nullable}
     if is_.is_struct(kind):
         return {"type": "struct", "fields": [_field(kind.field(at)) for at in range(kind.num_fields)]}

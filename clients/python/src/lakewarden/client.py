@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +15,11 @@ from urllib.parse import quote, urlencode
 import boto3
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
+from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NoConnection
-from botocore.exceptions import HTTPClientError
 from botocore.httpsession import URLLib3Session
 
+from ._refusals import reused
 from .errors import NoVerdictYet, RequestError, is_refusal_name, refusal_of
 from .lease import Lease
 from .location import LOG, Location, commit_version, list_keys, staged_name
@@ -31,6 +33,9 @@ DEFAULT_TIMEOUT_S = 60.0
 INLINE_MAX_BYTES = 3_500_000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
 _REQUEST_TIMEOUT_S = 35
+# After that long without a sign of a staged commit the server is told of it.
+_UNSEEN_S = 5.0
+_CONFLICT_PAUSES_S = (0.1, 0.5, 2.0)
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,10 @@ class Proposal:
     """The version it proposes: one more than it read."""
 
     def wait(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Verdict:
-        """See :meth:`Client.wait`."""
-        return self.client.wait(self.id, timeout_s=timeout_s, location=self.location)
+        """See :meth:`Client.wait`. A verdict that the id got for another proposal is not taken for this one's:
+        ``ProposalReusedException``. Where nothing is seen of it for some seconds the server is told of it: its event was
+        lost, or the table is one whose events are not listened to, which is refused as ``CATALOG_MANAGED`` then."""
+        return self.client._wait(self.id, timeout_s, self.location, self.version - 1, self)
 
 
 class Client:
@@ -74,7 +81,13 @@ class Client:
     # Commits
 
     def stage(
-        self, location: str, actions: Iterable[Action], *, read_version: int, proposal_id: str | None = None
+        self,
+        location: str,
+        actions: Iterable[Action],
+        *,
+        read_version: int,
+        read_table_id: str | None = None,
+        proposal_id: str | None = None,
     ) -> Proposal:
         """Puts a commit where Lakewarden finds it: one object below ``_delta_log/_staged_commits/``. Its S3 event has it
         judged. The data files must be there already.
@@ -83,13 +96,41 @@ class Client:
             location: root of the table, ``s3://bucket/path``.
             actions: the commit's lines.
             read_version: the version that the commit read; -1 creates the table.
+            read_table_id: the ``metaData.id`` of the table that was read. With it the commit is never taken for one of another
+                table that stands at the place by then.
             proposal_id: a UUID of your own, so that staging again is the same proposal.
+
+        Raises:
+            ProposalReusedException: the id is that of other content; what was staged under it stays as it was.
         """
+        actions = _with_info(actions, {"readTableId": read_table_id})
         root = Location.parse(location)
         proposal_id = str(uuid.UUID(proposal_id)) if proposal_id else str(uuid.uuid4())
         key = root.key(staged_name(read_version + 1, proposal_id))
-        self.s3.put_object(Bucket=root.bucket, Key=key, Body=encode(actions), ContentType="application/json")
+        if not self._put_once(root.bucket, key, encode(actions)):
+            raise reused(proposal_id, root.uri, read_version)
         return Proposal(self, proposal_id, root.uri, read_version + 1)
+
+    def _put_once(self, bucket: str, key: str, body: bytes) -> bool:
+        """Whether the object has this content now: it is put where there is none, and never over another one."""
+        for pause in (*_CONFLICT_PAUSES_S, None):
+            try:
+                self.s3.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json", IfNoneMatch="*")
+                return True
+            except ClientError as error:
+                status = error.response["ResponseMetadata"]["HTTPStatusCode"]
+                # 409: another put under this key was under way, so that it is not known what will be there.
+                if status not in (409, 412) or (status == 409 and pause is None):
+                    raise
+            if status == 412:
+                try:
+                    # An earlier try may have come through, and its answer may have been lost.
+                    return bool(self.s3.get_object(Bucket=bucket, Key=key)["Body"].read() == body)
+                except self.s3.exceptions.NoSuchKey:
+                    if pause is None:
+                        raise
+            time.sleep(pause or 0)
+        return False
 
     def stage_and_wait(
         self,
@@ -97,11 +138,14 @@ class Client:
         actions: Iterable[Action],
         *,
         read_version: int,
+        read_table_id: str | None = None,
         proposal_id: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Verdict:
         """:meth:`stage`, then :meth:`wait`."""
-        staged = self.stage(location, actions, read_version=read_version, proposal_id=proposal_id)
+        staged = self.stage(
+            location, actions, read_version=read_version, read_table_id=read_table_id, proposal_id=proposal_id
+        )
         return staged.wait(timeout_s)
 
     def propose(
@@ -111,6 +155,7 @@ class Client:
         *,
         read_version: int,
         read_set: Mapping[str, Any] | None = None,
+        read_table_id: str | None = None,
         proposal_id: str | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Verdict:
@@ -120,30 +165,34 @@ class Client:
         Args:
             location: root of the table, or ``(database, table)`` of the catalog.
             read_set: what the commit read, as ``commitInfo.readSet`` holds it.
+            read_table_id: see :meth:`stage`.
 
         Raises:
             CommitRefused: the subclass that the verdict names.
             NoVerdictYet: not within ``timeout_s``; it may still come.
             RequestError: the request itself was wrong.
         """
+        actions = _with_info(actions, {"readTableId": read_table_id})
         proposal_id = str(uuid.UUID(proposal_id)) if proposal_id else str(uuid.uuid4())
         path, body = "/v1/commits", {"proposal_id": proposal_id}
         if isinstance(location, tuple):
             path = f"{_table_path(*location)}/commits"
         else:
             body["location"] = Location.parse(location).uri
-        request: dict[str, Any] = {**body, "read_version": read_version, "actions": list(actions)}
+        request: dict[str, Any] = {**body, "read_version": read_version, "actions": actions}
         if read_set is not None:
             request["read_set"] = read_set
         if len(_json(request)) > INLINE_MAX_BYTES:
             root = self.location_of(*location) if isinstance(location, tuple) else str(location)
             staged = self.stage(
-                root, _with_read_set(actions, read_set), read_version=read_version, proposal_id=proposal_id
+                root, _with_info(actions, {"readSet": read_set}), read_version=read_version, proposal_id=proposal_id
             )
             request = {**body, "staged_key": staged_name(staged.version, proposal_id)}
-        return self._judge(path, request, proposal_id, timeout_s)
+        return self._judge(path, request, proposal_id, read_version, timeout_s)
 
-    def _judge(self, path: str, request: Mapping[str, Any], proposal_id: str, timeout_s: float) -> Verdict:
+    def _judge(
+        self, path: str, request: Mapping[str, Any], proposal_id: str, read_version: int, timeout_s: float
+    ) -> Verdict:
         ends, pause = time.monotonic() + timeout_s, _FIRST_PAUSE_S
         while True:
             trouble: Exception
@@ -156,9 +205,13 @@ class Client:
                 verdict = Verdict.from_json(answer)
                 if verdict.is_final:
                     return verdict.raise_if_refused()
-                return self.wait(proposal_id, timeout_s=max(0.0, ends - time.monotonic()), location=verdict.location)
+                left = max(0.0, ends - time.monotonic())
+                return self.wait(
+                    proposal_id, timeout_s=left, location=verdict.location or None, read_version=read_version
+                )
             if status == 202:
-                return self.wait(proposal_id, timeout_s=max(0.0, ends - time.monotonic()))
+                left = max(0.0, ends - time.monotonic())
+                return self.wait(proposal_id, timeout_s=left, read_version=read_version)
             if status not in (0, 429, 500, 502, 503, 504):
                 raise _error(status, answer, proposal_id)
             if time.monotonic() + pause > ends:
@@ -182,18 +235,42 @@ class Client:
         return Verdict.from_json(answer)
 
     def wait(
-        self, proposal_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, location: str | None = None
+        self,
+        proposal_id: str,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        location: str | None = None,
+        read_version: int | None = None,
     ) -> Verdict:
         """Waits for the final verdict.
 
+        Args:
+            location: the table, where several have a proposal of this id.
+            read_version: what the proposal read, where that is known; a verdict on one that read another version is that
+                of another proposal.
+
         Raises:
-            CommitRefused: the subclass that the verdict names.
+            CommitRefused: the subclass that the verdict names; ``ProposalReusedException`` also where the verdict is on
+                another proposal.
             NoVerdictYet: not within ``timeout_s``; it may still come.
         """
-        ends, pause, seen = time.monotonic() + timeout_s, _FIRST_PAUSE_S, None
+        return self._wait(proposal_id, timeout_s, location, read_version, None)
+
+    def _wait(
+        self,
+        proposal_id: str,
+        timeout_s: float,
+        location: str | None,
+        read_version: int | None,
+        unseen: Proposal | None,
+    ) -> Verdict:
+        began, pause, seen = time.monotonic(), _FIRST_PAUSE_S, None
+        ends = began + timeout_s
         while True:
             try:
                 found = self.verdict(proposal_id, location=location)
+                if found is None and unseen and time.monotonic() - began > min(_UNSEEN_S, timeout_s / 2):
+                    found, unseen = self._tell(unseen), None
             except RequestError as error:
                 if error.status not in (429, 500, 502, 503, 504):
                     raise
@@ -201,6 +278,8 @@ class Client:
             except (NoConnection, HTTPClientError):
                 found = None
             if found is not None:
+                if read_version is not None and found.read_version != read_version:
+                    raise reused(proposal_id, found.location, read_version)
                 seen = found.status
                 if found.is_final:
                     return found.raise_if_refused()
@@ -208,6 +287,17 @@ class Client:
                 raise NoVerdictYet(proposal_id, timeout_s, seen)
             time.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_PAUSE_S)
+
+    def _tell(self, staged: Proposal) -> Verdict | None:
+        """Has a staged commit judged whose event does not come."""
+        key = staged_name(staged.version, staged.id)
+        status, answer = self._send("POST", "/v1/commits", {"location": staged.location, "staged_key": key})
+        if "status" in answer and "proposal_id" in answer:
+            return Verdict.from_json(answer)
+        if is_refusal_name(str(answer.get("error"))):
+            raise _error(status, answer, staged.id)
+        # Whatever else it says, the event may still come.
+        return None
 
     def latest_version(self, location: str) -> int:
         """The newest version that the table's log has; -1 where there is no table. One or two requests to S3."""
@@ -298,15 +388,18 @@ def encode(actions: Iterable[Action]) -> bytes:
     return b"".join(_json(action) + b"\n" for action in actions)
 
 
-def _with_read_set(actions: Sequence[Action], read_set: Mapping[str, Any] | None) -> list[Action]:
-    """Staged commits hold their read set themselves."""
-    if read_set is None:
-        return list(actions)
+def _with_info(actions: Iterable[Action], more: Mapping[str, Any]) -> list[Action]:
+    """A staged commit says by itself what it read: in its ``commitInfo``, which is made where there is none. Members that
+    are ``None`` are not said."""
+    actions = list(actions)
+    said = {name: value for name, value in more.items() if value is not None}
+    if not said:
+        return actions
     info: dict[str, Any] = {}
     for action in actions:
         info.update(action.get("commitInfo", {}))
     rest = [action for action in actions if "commitInfo" not in action]
-    return [{"commitInfo": {**info, "readSet": read_set}}, *rest]
+    return [{"commitInfo": {**info, **said}}, *rest]
 
 
 def _error(status: int, answer: Mapping[str, Any], proposal_id: str | None) -> Exception:
@@ -315,6 +408,7 @@ def _error(status: int, answer: Mapping[str, Any], proposal_id: str | None) -> E
     advice = str(answer.get("advice") or "")
     if is_refusal_name(name):
         raw = {**answer, "proposal_id": proposal_id or "", "status": "rejected", "exception": name, "reason": name}
-        raw["reason"] = answer.get("reason") or name
+        # CamelCase of the exception, in the capitals of reasons.
+        raw["reason"] = answer.get("reason") or re.sub(r"(?<!^)(?=[A-Z])", "_", name.removesuffix("Exception")).upper()
         return refusal_of(Verdict.from_json(raw))
     return RequestError(status, name, message, advice, proposal_id)

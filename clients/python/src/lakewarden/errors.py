@@ -51,6 +51,10 @@ class ProposalExpired(LakewardenError):
         self.verdict = verdict
 
 
+class NothingCommitted(LakewardenError):
+    """There was nothing to do on a fork, so that nothing was committed there."""
+
+
 class UnsupportedTable(LakewardenError):
     """The table needs something that this package cannot write."""
 
@@ -71,6 +75,8 @@ class Place:
     column: str | None = None
     expected: str | None = None
     found: str | None = None
+    rows: tuple[int, int] | None = None
+    """First and last row of the file that are the trouble, counted from 0, where that is known."""
 
 
 class CommitRefused(LakewardenError):
@@ -203,4 +209,7 @@ def _winner(raw: Any) -> Winner | None:
 
 def _place(raw: Any) -> Place:
     members = raw if isinstance(raw, Mapping) else {}
-    return Place(*(_text(members, name) for name in ("file", "column", "expected", "found")))
+    rows = members.get("rows")
+    span = (int(rows["first"]), int(rows["last"])) if isinstance(rows, Mapping) else None
+    file, column, expected, found = (_text(members, name) for name in ("file", "column", "expected", "found"))
+    return Place(file, column, expected, found, span)

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from ._refusals import check_transaction
 from .client import DEFAULT_TIMEOUT_S, Client
-from .errors import LakewardenError, UnsupportedTable
+from .errors import LakewardenError, NothingCommitted, UnsupportedTable
 from .location import LOG, STAGED, Location, commit_version, key_of_path, list_keys
 from .verdict import Verdict
 
@@ -51,7 +52,7 @@ class Fork:
 
     def __init__(self, client: Client, root: Location, at: Location) -> None:
         self._client, self._root, self._at = client, root, at
-        self.uri = at.uri
+        self.uri = at.escaped_uri
         self.storage_options = storage_options(client)
         self.read_version = -1
         self.table_id = ""
@@ -65,14 +66,21 @@ class Fork:
 
     def _fill(self) -> None:
         from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
         s3, root = self._client.s3, self._root
-        found = DeltaTable(root.uri, storage_options=self.storage_options)
+        try:
+            found = DeltaTable(root.escaped_uri, storage_options=self.storage_options)
+        except TableNotFoundError:
+            raise
+        except DeltaError as error:
+            # Catalog-managed tables, for example.
+            raise UnsupportedTable(f"deltalake cannot open {root.uri}: {error}") from error
         self.read_version, self.table_id = found.version(), str(found.metadata().id)
         there = set(list_keys(s3, root.bucket, root.key("")))
         log = root.key(f"{LOG}/")
         keys = {key for key in there if key.startswith(log) and _is_of_log(key, self.read_version)}
-        keys |= set(_live_keys(root, found.file_uris(), there))
+        keys |= set(_live_keys(root, found.get_add_actions().column("path").to_pylist(), there))
         # deltalake does not say which vectors are in use.
         keys |= {key for key in there if key.endswith(".bin") and "/deletion_vector_" in f"/{key}"}
         self._copied = {self._at.key(root.relative(key) or "") for key in keys}
@@ -82,20 +90,38 @@ class Fork:
         """What the engine committed here since the fork was made; its files are brought below the real root.
 
         Raises:
-            LakewardenError: there is no new commit, or more than one.
+            NothingCommitted: there is no new commit.
+            LakewardenError: there is more than one.
+            ConcurrentTransactionException: it has an application's transaction that is in the table already.
         """
         s3, at, root = self._client.s3, self._at, self._root
         made = [key for key in list_keys(s3, at.bucket, at.key("")) if key not in self._copied]
         logs = [key for key in made if (commit_version(key) or -1) > self.read_version]
+        if not logs:
+            raise NothingCommitted("nothing was committed on the fork")
         if len(logs) != 1:
             raise LakewardenError(f"one commit was expected on the fork, {len(logs)} were made")
         body = s3.get_object(Bucket=at.bucket, Key=logs[0])["Body"].read()
         actions = [json.loads(line) for line in body.decode().splitlines() if line.strip()]
+        self._check_transactions(actions)
         files = [key for key in made if not key.startswith(at.key(f"{LOG}/"))]
         new_keys = [root.key(at.relative(key) or "") for key in files]
         self._copy(zip(files, new_keys))
         rebased = [_rebased(action, at) for action in actions]
         return ForkedCommit(root.uri, self.read_version, _with_read(rebased, self.read_version, self.table_id), new_keys)
+
+    def _check_transactions(self, actions: Iterable[Mapping[str, Any]]) -> None:
+        """deltalake records the transactions of an application, and does not look whether they are there already."""
+        from deltalake import DeltaTable
+
+        written = [action["txn"] for action in actions if "txn" in action]
+        if not written:
+            return
+        before = DeltaTable(self.uri, version=self.read_version, storage_options=self.storage_options)
+        for txn in written:
+            found = before.transaction_version(txn["appId"])
+            there = [] if found is None else [(found, None)]
+            check_transaction(self._root.uri, self.read_version, txn["appId"], int(txn["version"]), there)
 
     def remove(self) -> None:
         """Deletes the fork's objects, all of them."""
@@ -123,6 +149,9 @@ class Fork:
 def fork(client: Client, uri: str, *, forks: str = FORKS) -> Iterator[Fork]:
     """A fork of a table, removed at the end, also after a failure. It lies in the table's bucket below ``forks``."""
     root = Location.parse(uri)
+    if "%" in f"{root.prefix}{forks}":
+        # It takes the escapes that name such a place away twice, and looks at another one then.
+        raise UnsupportedTable(f"deltalake cannot open a place whose name has a percent sign: {uri}, {forks}")
     made = Fork(client, root, Location(root.bucket, f"{forks.strip('/')}/{uuid.uuid4()}"))
     try:
         made._fill()
@@ -148,17 +177,25 @@ def stage_from_fork(
 
     Args:
         uri: root of the table.
-        change: called with the fork as a ``DeltaTable``; must commit exactly once (DELETE, UPDATE, MERGE, OPTIMIZE, an
+        change: called with the fork as a ``DeltaTable``; must commit once at most (DELETE, UPDATE, MERGE, OPTIMIZE, an
             append or overwrite with ``write_deltalake(table, …)``).
         read_set: what was read, where it says more than the predicate that deltalake records.
 
+    Returns:
+        The verdict. Where there was nothing to do, so that deltalake committed nothing, one that is ``superseded`` and has
+        no proposal id: nothing was proposed.
+
     Raises:
         CommitRefused: the subclass that the verdict names. The table is as it was.
-        LakewardenError: ``change`` made no commit, or several.
+        LakewardenError: ``change`` made several commits.
+        UnsupportedTable: deltalake cannot open the table, or the fork would not be complete.
     """
     with fork(client, uri, forks=forks) as made:
         change(made.table())
-        commit = made.commit()
+        try:
+            commit = made.commit()
+        except NothingCommitted:
+            return Verdict("", Location.parse(uri).uri, "superseded", True, None, made.read_version, None, (), {})
         if read_set is not None:
             for action in commit.actions:
                 if "commitInfo" in action:
@@ -189,14 +226,14 @@ def _is_of_log(key: str, version: int) -> bool:
     return not is_newer and not inside.startswith((f"{STAGED}/", ".tmp/")) and not inside.endswith(".crc")
 
 
-def _live_keys(root: Location, uris: Iterable[str], there: set[str]) -> Iterator[str]:
-    for uri in uris:
-        path = uri.removeprefix(root.uri).lstrip("/")
-        # Releases differ in whether they give the key, or the path of the log with its escapes.
-        found = next((key for key in (root.key(path), root.key(key_of_path(path))) if key in there), None)
-        if path == uri or found is None:
-            raise UnsupportedTable(f"{uri} is not found below {root.uri}: the table cannot be forked")
-        yield found
+def _live_keys(root: Location, paths: Iterable[str], there: set[str]) -> Iterator[str]:
+    for path in paths:
+        inside = root.relative_uri(path) if "://" in path else path
+        # What the log has are URIs; there are writers that put keys there.
+        found = {root.key(one) for one in (key_of_path(inside), inside)} & there if inside else set()
+        if not found:
+            raise UnsupportedTable(f"{path} is not found below {root.uri}: the table cannot be forked")
+        yield from found
 
 
 def _rebased(action: dict[str, Any], at: Location) -> dict[str, Any]:
@@ -205,8 +242,7 @@ def _rebased(action: dict[str, Any], at: Location) -> dict[str, Any]:
         file = action.get(kind)
         if not file:
             continue
-        for start in (f"{at.uri}/", f"s3a://{at.bucket}/{at.prefix}/"):
-            file["path"] = file["path"].removeprefix(start)
+        file["path"] = at.relative_uri(file["path"]) or file["path"]
         vector = file.get("deletionVector")
         if vector and vector.get("storageType") == "p" and at.prefix in unquote(vector["pathOrInlineDv"]):
             raise UnsupportedTable("the fork has a deletion vector with a path of its own: use relative vectors")

@@ -6,12 +6,11 @@ import posixpath
 import re
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 LOG = "_delta_log"
 STAGED = "_staged_commits"
 _COMMIT = re.compile(r"^(\d{20})\.json$")
-_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\..+)?\.(?:parquet|json)$")
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,20 @@ class Location:
         start = f"{self.prefix}/" if self.prefix else ""
         return key[len(start) :] if key.startswith(start) else None
 
+    def relative_uri(self, uri: str) -> str | None:
+        """What of a URI is below the root, spelled as it is there. The root itself may have escapes or not."""
+        found = re.match(r"^s3[an]?://([^/]+)/(.*)$", uri)
+        if not found or found.group(1) != self.bucket:
+            return None
+        parts, depth = found.group(2).split("/"), self.prefix.count("/") + 1 if self.prefix else 0
+        root = "/".join(parts[:depth])
+        return "/".join(parts[depth:]) if self.prefix in (root, unquote(root)) else None
+
+    @property
+    def escaped_uri(self) -> str:
+        """For engines that take the name of a table for a URI."""
+        return f"s3://{self.bucket}/{quote(self.prefix)}".rstrip("/")
+
     @property
     def uri(self) -> str:
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
@@ -55,11 +68,6 @@ def key_of_path(path: str) -> str:
 def commit_version(key: str) -> int | None:
     """Version of ``…/_delta_log/<20 digits>.json``."""
     found = _COMMIT.match(posixpath.basename(key))
-    return int(found.group(1)) if found and posixpath.basename(posixpath.dirname(key)) == LOG else None
-
-
-def checkpoint_version(key: str) -> int | None:
-    found = _CHECKPOINT.match(posixpath.basename(key))
     return int(found.group(1)) if found and posixpath.basename(posixpath.dirname(key)) == LOG else None
 
 

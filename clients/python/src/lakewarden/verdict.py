@@ -13,7 +13,7 @@ from .errors import ProposalExpired, refusal_of
 class Verdict:
     """The verdict on a proposal, or how far it is.
 
-    ``status`` is ``committed``, ``rejected``, ``superseded`` (nothing was left to do: no version, and no failure),
+    ``status`` is ``committed``, ``rejected``, ``superseded`` (nothing was left to do: no version, no failure, no exception),
     ``expired``, or that of a proposal without a final verdict. ``version`` is what it became.
     """
 

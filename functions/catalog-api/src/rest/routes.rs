@@ -160,6 +160,7 @@ pub static ROUTES: &[Route] = &[
     post("/v1/databases/{database}/tables/{table}/sweeps", "StartSweep").status(202).own(own!(sweeps::start)),
     get("/v1/databases/{database}/tables/{table}/sweeps", "ListSweeps").query(&[NEXT_TOKEN]).own(own!(sweeps::list)),
     get("/v1/databases/{database}/tables/{table}/sweeps/{run}", "GetSweep").own(own!(sweeps::get)),
+    delete("/v1/databases/{database}/tables/{table}/sweeps/{run}", "CancelSweep").status(202).own(own!(sweeps::cancel)),
     get("/v1/databases/{database}/tables/{table}/sweeps/{run}/report", "GetSweepReport")
         .query(&[NEXT_TOKEN])
         .own(own!(sweeps::report)),

@@ -23,6 +23,12 @@ pub async fn get(app: &App, request: RestRequest, _input: Map<String, Value>) ->
     Ok(RestAnswer::ok(rest::get(app, request.path("database"), request.path("table"), request.path("run")).await?))
 }
 
+/// Asks a run to end; 202 with the run as it is until then.
+pub async fn cancel(app: &App, request: RestRequest, _input: Map<String, Value>) -> Result<RestAnswer, RestError> {
+    let (database, table, run) = (request.path("database"), request.path("table"), request.path("run"));
+    Ok(RestAnswer::accepted(rest::cancel(app, database, table, run).await?))
+}
+
 /// One page of a run's report.
 pub async fn report(app: &App, request: RestRequest, _input: Map<String, Value>) -> Result<RestAnswer, RestError> {
     let (database, table, run) = (request.path("database"), request.path("table"), request.path("run"));

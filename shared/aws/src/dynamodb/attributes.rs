@@ -1,4 +1,4 @@
-//! Between the product's values and DynamoDB's attribute values.
+//! Between the product's values and DynamoDB's attribute values, in whatever form a client has those.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,62 @@ use aws_sdk_dynamodb::primitives::Blob;
 use aws_sdk_dynamodb::types::AttributeValue;
 use lakewarden_core::store::{Item, Key, Sort, StoreError, StoreErrorKind, Table, Value};
 
-pub(super) type Attributes = HashMap<String, AttributeValue>;
+/// Attributes by name.
+pub type Attributes<V = AttributeValue> = HashMap<String, V>;
+
+/// A client's form of attribute values.
+pub trait Form {
+    type Value;
+
+    fn text(text: String) -> Self::Value;
+    fn bytes(bytes: Vec<u8>) -> Self::Value;
+    fn take(value: Self::Value) -> Taken<Self::Value>;
+}
+
+/// What an attribute value holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Taken<V> {
+    Text(String),
+    /// In digits.
+    Number(String),
+    Bytes(Vec<u8>),
+    Flag(bool),
+    Null,
+    List(Vec<V>),
+    Map(Attributes<V>),
+    /// The product writes no such values: what it is.
+    Foreign(&'static str),
+}
+
+/// That of the SDK.
+#[derive(Debug)]
+pub(super) enum Sdk {}
+
+impl Form for Sdk {
+    type Value = AttributeValue;
+
+    fn text(text: String) -> AttributeValue {
+        AttributeValue::S(text)
+    }
+
+    fn bytes(bytes: Vec<u8>) -> AttributeValue {
+        AttributeValue::B(Blob::new(bytes))
+    }
+
+    fn take(value: AttributeValue) -> Taken<AttributeValue> {
+        match value {
+            AttributeValue::S(text) => Taken::Text(text),
+            AttributeValue::N(number) => Taken::Number(number),
+            AttributeValue::B(blob) => Taken::Bytes(blob.into_inner()),
+            AttributeValue::Bool(flag) => Taken::Flag(flag),
+            AttributeValue::Null(_) => Taken::Null,
+            AttributeValue::L(values) => Taken::List(values),
+            AttributeValue::M(map) => Taken::Map(map),
+            AttributeValue::Ss(_) | AttributeValue::Ns(_) | AttributeValue::Bs(_) => Taken::Foreign("a set"),
+            _ => Taken::Foreign("a value of an unknown type"),
+        }
+    }
+}
 
 pub(super) fn encode_value(value: &Value) -> AttributeValue {
     match value {
@@ -24,23 +79,23 @@ fn encode_map(map: &Item) -> Attributes {
     map.iter().map(|(name, value)| (name.clone(), encode_value(value))).collect()
 }
 
-pub(super) fn encode_sort(sort: &Sort) -> AttributeValue {
+pub(super) fn encode_sort<F: Form>(sort: &Sort) -> F::Value {
     match sort {
-        Sort::Text(text) => AttributeValue::S(text.clone()),
-        Sort::Bytes(bytes) => AttributeValue::B(Blob::new(bytes.clone())),
+        Sort::Text(text) => F::text(text.clone()),
+        Sort::Bytes(bytes) => F::bytes(bytes.clone()),
     }
 }
 
-pub(super) fn encode_key(key: &Key) -> Attributes {
+pub fn encode_key<F: Form>(key: &Key) -> Attributes<F::Value> {
     HashMap::from([
-        (key.table.hash_attribute().to_owned(), AttributeValue::S(key.pk.clone())),
-        (key.table.range_attribute().to_owned(), encode_sort(&key.sk)),
+        (key.table.hash_attribute().to_owned(), F::text(key.pk.clone())),
+        (key.table.range_attribute().to_owned(), encode_sort::<F>(&key.sk)),
     ])
 }
 
 pub(super) fn encode_item(key: &Key, item: &Item) -> Attributes {
     let mut attributes = encode_map(item);
-    attributes.extend(encode_key(key));
+    attributes.extend(encode_key::<Sdk>(key));
     attributes
 }
 
@@ -50,45 +105,42 @@ fn foreign(operation: &str, field: &str, found: &str) -> StoreError {
     StoreError::new(StoreErrorKind::Invalid, operation, message)
 }
 
-fn decode_value(operation: &str, field: &str, value: AttributeValue) -> Result<Value, StoreError> {
-    Ok(match value {
-        AttributeValue::S(text) => Value::Text(text),
-        AttributeValue::N(number) => match number.parse() {
+fn decode_value<F: Form>(operation: &str, field: &str, value: F::Value) -> Result<Value, StoreError> {
+    Ok(match F::take(value) {
+        Taken::Text(text) => Value::Text(text),
+        Taken::Number(number) => match number.parse() {
             Ok(number) => Value::Int(number),
             Err(_) => return Err(foreign(operation, field, &format!("the number {number}, no 64-bit integer"))),
         },
-        AttributeValue::B(blob) => Value::Bytes(blob.into_inner()),
-        AttributeValue::Bool(flag) => Value::Bool(flag),
-        AttributeValue::Null(_) => Value::Null,
-        AttributeValue::L(values) => {
-            let values = values.into_iter().map(|value| decode_value(operation, field, value));
+        Taken::Bytes(bytes) => Value::Bytes(bytes),
+        Taken::Flag(flag) => Value::Bool(flag),
+        Taken::Null => Value::Null,
+        Taken::List(values) => {
+            let values = values.into_iter().map(|value| decode_value::<F>(operation, field, value));
             Value::List(values.collect::<Result<_, _>>()?)
         }
-        AttributeValue::M(map) => Value::Map(decode_map(operation, map)?),
-        AttributeValue::Ss(_) | AttributeValue::Ns(_) | AttributeValue::Bs(_) => {
-            return Err(foreign(operation, field, "a set"));
-        }
-        _ => return Err(foreign(operation, field, "a value of an unknown type")),
+        Taken::Map(map) => Value::Map(decode_map::<F>(operation, map)?),
+        Taken::Foreign(what) => return Err(foreign(operation, field, what)),
     })
 }
 
-fn decode_map(operation: &str, map: Attributes) -> Result<Item, StoreError> {
+fn decode_map<F: Form>(operation: &str, map: Attributes<F::Value>) -> Result<Item, StoreError> {
     map.into_iter()
         .map(|(name, value)| {
-            let value = decode_value(operation, &name, value)?;
+            let value = decode_value::<F>(operation, &name, value)?;
             Ok((name, value))
         })
         .collect()
 }
 
 /// Splits what DynamoDB stores into key and item.
-pub(super) fn decode_item(
+pub fn decode_item<F: Form>(
     operation: &str,
     table: Table,
-    mut attributes: Attributes,
+    mut attributes: Attributes<F::Value>,
 ) -> Result<(Key, Item), StoreError> {
-    let key = take_key(operation, table, &mut attributes)?;
-    Ok((key, decode_map(operation, attributes)?))
+    let key = take_key::<F>(operation, table, &mut attributes)?;
+    Ok((key, decode_map::<F>(operation, attributes)?))
 }
 
 /// What a failed condition found, without its key.
@@ -98,15 +150,20 @@ pub(super) fn decode_old(
     attributes: Option<Attributes>,
 ) -> Result<Option<Item>, StoreError> {
     let Some(attributes) = attributes.filter(|attributes| !attributes.is_empty()) else { return Ok(None) };
-    Ok(Some(decode_item(operation, table, attributes)?.1))
+    Ok(Some(decode_item::<Sdk>(operation, table, attributes)?.1))
 }
 
-pub(super) fn take_key(operation: &str, table: Table, attributes: &mut Attributes) -> Result<Key, StoreError> {
-    let hash = attributes.remove(table.hash_attribute());
-    let range = attributes.remove(table.range_attribute());
+/// Takes the key out of an item's attributes.
+pub fn take_key<F: Form>(
+    operation: &str,
+    table: Table,
+    attributes: &mut Attributes<F::Value>,
+) -> Result<Key, StoreError> {
+    let hash = attributes.remove(table.hash_attribute()).map(F::take);
+    let range = attributes.remove(table.range_attribute()).map(F::take);
     match (hash, range) {
-        (Some(AttributeValue::S(pk)), Some(AttributeValue::S(sk))) => Ok(Key::new(table, pk, sk)),
-        (Some(AttributeValue::S(pk)), Some(AttributeValue::B(sk))) => Ok(Key::new(table, pk, sk.into_inner())),
+        (Some(Taken::Text(pk)), Some(Taken::Text(sk))) => Ok(Key::new(table, pk, sk)),
+        (Some(Taken::Text(pk)), Some(Taken::Bytes(sk))) => Ok(Key::new(table, pk, sk)),
         _ => {
             let (hash, range) = (table.hash_attribute(), table.range_attribute());
             let message =
@@ -137,7 +194,7 @@ mod tests {
         ] {
             let attributes = encode_item(&key, &item);
             assert_eq!(attributes.len(), item.len() + 2);
-            assert_eq!(decode_item("get", key.table, attributes).unwrap(), (key, item.clone()));
+            assert_eq!(decode_item::<Sdk>("get", key.table, attributes).unwrap(), (key, item.clone()));
         }
     }
 
@@ -145,16 +202,16 @@ mod tests {
     fn foreign_attributes_are_a_clear_error() {
         let key = Key::new(Table::DeltaLog, "s3://b/t", "0.json");
         let with = |value| {
-            let mut attributes = encode_key(&key);
+            let mut attributes = encode_key::<Sdk>(&key);
             attributes.insert("expireTime".to_owned(), value);
-            decode_item("get delta_log", Table::DeltaLog, attributes).unwrap_err().to_string()
+            decode_item::<Sdk>("get delta_log", Table::DeltaLog, attributes).unwrap_err().to_string()
         };
         for number in ["1.5", "1E40", "9223372036854775808", "NaN"] {
             let message = with(AttributeValue::N(number.to_owned()));
             assert!(message.contains("`expireTime`") && message.contains(number), "{message}");
         }
         assert!(with(AttributeValue::Ss(vec!["a".to_owned()])).contains("a set"));
-        let message = decode_item("get", Table::Catalog, encode_key(&key)).unwrap_err().to_string();
+        let message = decode_item::<Sdk>("get", Table::Catalog, encode_key::<Sdk>(&key)).unwrap_err().to_string();
         assert!(message.contains("`pk`"), "{message}");
     }
 }

@@ -5,23 +5,26 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use lakewarden_core::store::{Condition, Query, SortRange, Table};
 
-use super::attributes::{Attributes, encode_sort, encode_value};
+use super::attributes::{Attributes, Form, encode_sort, encode_value};
 
 /// An expression and its placeholders; maps are absent where empty, as DynamoDB demands.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct Expression {
-    pub(super) text: Option<String>,
-    pub(super) names: Option<HashMap<String, String>>,
-    pub(super) values: Option<Attributes>,
+#[derive(Debug, PartialEq)]
+pub struct Expression<V = AttributeValue> {
+    pub text: Option<String>,
+    pub names: Option<HashMap<String, String>>,
+    pub values: Option<Attributes<V>>,
 }
 
-#[derive(Default)]
-struct Writer {
+struct Writer<V> {
     names: HashMap<String, String>,
-    values: Attributes,
+    values: Attributes<V>,
 }
 
-impl Writer {
+impl<V> Writer<V> {
+    fn new() -> Self {
+        Self { names: HashMap::new(), values: HashMap::new() }
+    }
+
     fn name(&mut self, name: &str) -> String {
         if let Some((placeholder, _)) = self.names.iter().find(|(_, known)| *known == name) {
             return placeholder.clone();
@@ -31,12 +34,22 @@ impl Writer {
         placeholder
     }
 
-    fn value(&mut self, value: AttributeValue) -> String {
+    fn value(&mut self, value: V) -> String {
         let placeholder = format!(":v{}", self.values.len());
         self.values.insert(placeholder.clone(), value);
         placeholder
     }
 
+    fn finish(self, text: Option<String>) -> Expression<V> {
+        Expression {
+            text,
+            names: Some(self.names).filter(|names| !names.is_empty()),
+            values: Some(self.values).filter(|values| !values.is_empty()),
+        }
+    }
+}
+
+impl Writer<AttributeValue> {
     /// Text of a condition, nothing where it always holds.
     fn condition(&mut self, table: Table, condition: &Condition) -> Option<String> {
         match condition {
@@ -58,25 +71,17 @@ impl Writer {
             }
         }
     }
-
-    fn finish(self, text: Option<String>) -> Expression {
-        Expression {
-            text,
-            names: Some(self.names).filter(|names| !names.is_empty()),
-            values: Some(self.values).filter(|values| !values.is_empty()),
-        }
-    }
 }
 
 pub(super) fn encode_condition(table: Table, condition: &Condition) -> Expression {
-    let mut writer = Writer::default();
+    let mut writer = Writer::new();
     let text = writer.condition(table, condition);
     writer.finish(text)
 }
 
 /// A check of a transaction must state something: where any state is fine, it says so.
 pub(super) fn encode_check(table: Table, condition: &Condition) -> Expression {
-    let mut writer = Writer::default();
+    let mut writer = Writer::new();
     let text = writer.condition(table, condition).unwrap_or_else(|| {
         let hash = writer.name(table.hash_attribute());
         format!("attribute_exists({hash}) OR attribute_not_exists({hash})")
@@ -85,10 +90,10 @@ pub(super) fn encode_check(table: Table, condition: &Condition) -> Expression {
 }
 
 /// The key condition of a query that [`Query::check`] let pass. An empty lower bound is no bound.
-pub(super) fn encode_range(query: &Query) -> Expression {
-    let mut writer = Writer::default();
+pub fn encode_range<F: Form>(query: &Query) -> Expression<F::Value> {
+    let mut writer = Writer::new();
     let hash = writer.name(query.table.hash_attribute());
-    let pk = writer.value(AttributeValue::S(query.pk.clone()));
+    let pk = writer.value(F::text(query.pk.clone()));
     let mut text = format!("{hash} = {pk}");
     let range = match &query.range {
         SortRange::Prefix(low) | SortRange::AtLeast(low) if low.as_bytes().is_empty() => &SortRange::All,
@@ -99,12 +104,12 @@ pub(super) fn encode_range(query: &Query) -> Expression {
         let name = writer.name(query.table.range_attribute());
         let part = match range {
             SortRange::All => String::new(),
-            SortRange::Prefix(prefix) => format!("begins_with({name}, {})", writer.value(encode_sort(prefix))),
-            SortRange::AtLeast(low) => format!("{name} >= {}", writer.value(encode_sort(low))),
-            SortRange::AtMost(high) => format!("{name} <= {}", writer.value(encode_sort(high))),
+            SortRange::Prefix(prefix) => format!("begins_with({name}, {})", writer.value(encode_sort::<F>(prefix))),
+            SortRange::AtLeast(low) => format!("{name} >= {}", writer.value(encode_sort::<F>(low))),
+            SortRange::AtMost(high) => format!("{name} <= {}", writer.value(encode_sort::<F>(high))),
             SortRange::Between(low, high) => {
-                let low = writer.value(encode_sort(low));
-                format!("{name} BETWEEN {low} AND {}", writer.value(encode_sort(high)))
+                let low = writer.value(encode_sort::<F>(low));
+                format!("{name} BETWEEN {low} AND {}", writer.value(encode_sort::<F>(high)))
             }
         };
         text = format!("{text} AND {part}");
@@ -114,6 +119,7 @@ pub(super) fn encode_range(query: &Query) -> Expression {
 
 #[cfg(test)]
 mod tests {
+    use super::super::attributes::Sdk;
     use super::*;
 
     fn text(condition: &Condition) -> Option<String> {
@@ -161,7 +167,7 @@ mod tests {
         ];
         for (range, expected) in cases {
             let query = Query::new(Table::Catalog, "p", range);
-            assert_eq!(encode_range(&query).text.as_deref(), Some(expected), "{query:?}");
+            assert_eq!(encode_range::<Sdk>(&query).text.as_deref(), Some(expected), "{query:?}");
         }
     }
 }

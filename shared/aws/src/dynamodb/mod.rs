@@ -16,6 +16,8 @@ use lakewarden_core::store::{ItemUsage, Table};
 use crate::settings::TableNames;
 use crate::usage::Meter;
 
+pub use attributes::{Attributes, Form, Taken, decode_item, encode_key, take_key};
+pub use expressions::{Expression, encode_range};
 pub use tables::create_tables;
 
 /// [`lakewarden_core::store::Items`] on DynamoDB. Cheap to clone; clones count together.

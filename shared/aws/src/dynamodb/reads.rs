@@ -8,7 +8,7 @@ use lakewarden_core::store::{
     BatchGet, Consistency, Direction, Item, ItemUsage, Key, Page, Query, ReadItems, StoreError, StoreErrorKind,
 };
 
-use super::attributes::{decode_item, encode_key, take_key};
+use super::attributes::{Sdk, decode_item, encode_key, take_key};
 use super::expressions::encode_range;
 use super::{Axis, DynamoItems};
 use crate::errors::{chain, store_error};
@@ -24,7 +24,7 @@ impl ReadItems for DynamoItems {
             .client
             .get_item()
             .table_name(&table)
-            .set_key(Some(encode_key(key)))
+            .set_key(Some(encode_key::<Sdk>(key)))
             .consistent_read(consistency == Consistency::Strong)
             .return_consumed_capacity(ReturnConsumedCapacity::Total)
             .send()
@@ -32,7 +32,7 @@ impl ReadItems for DynamoItems {
             .map_err(|error| store_error(&operation, &table, &error))?;
         self.charge(answer.consumed_capacity(), Axis::Read);
         self.usage.count(|usage| usage.items_read += u64::from(answer.item.is_some()));
-        let item = answer.item.map(|attributes| decode_item(&operation, key.table, attributes)).transpose()?;
+        let item = answer.item.map(|attributes| decode_item::<Sdk>(&operation, key.table, attributes)).transpose()?;
         Ok(item.map(|(_, item)| item))
     }
 
@@ -55,14 +55,14 @@ impl ReadItems for DynamoItems {
         for (name, items) in answer.responses.unwrap_or_default() {
             let table = self.known(&name, &operation)?;
             for attributes in items {
-                result.found.push(decode_item(&operation, table, attributes)?);
+                result.found.push(decode_item::<Sdk>(&operation, table, attributes)?);
             }
         }
         self.usage.count(|usage| usage.items_read += result.found.len() as u64);
         for (name, left) in answer.unprocessed_keys.unwrap_or_default() {
             let table = self.known(&name, &operation)?;
             for mut attributes in left.keys {
-                result.unprocessed.push(take_key(&operation, table, &mut attributes)?);
+                result.unprocessed.push(take_key::<Sdk>(&operation, table, &mut attributes)?);
             }
         }
         Ok(result)
@@ -73,11 +73,13 @@ impl ReadItems for DynamoItems {
         query.check(&operation)?;
         let start = match query.start() {
             QueryStart::Beginning => None,
-            QueryStart::After(after) => Some(encode_key(&Key::new(query.table, query.pk.clone(), after.clone()))),
+            QueryStart::After(after) => {
+                Some(encode_key::<Sdk>(&Key::new(query.table, query.pk.clone(), after.clone())))
+            }
             QueryStart::End => return Ok(Page::default()),
         };
         let table = self.tables.name(query.table);
-        let range = encode_range(query);
+        let range = encode_range::<Sdk>(query);
         let limit = query.limit.map(|limit| i32::try_from(limit).unwrap_or(i32::MAX));
         self.usage.count(|usage| usage.queries += 1);
         let answer = self
@@ -98,11 +100,11 @@ impl ReadItems for DynamoItems {
         self.charge(answer.consumed_capacity(), Axis::Read);
         let mut page = Page::default();
         for attributes in answer.items.unwrap_or_default() {
-            page.items.push(decode_item(&operation, query.table, attributes)?);
+            page.items.push(decode_item::<Sdk>(&operation, query.table, attributes)?);
         }
         self.usage.count(|usage| usage.items_read += page.items.len() as u64);
         if let Some(mut last) = answer.last_evaluated_key {
-            page.next = Some(take_key(&operation, query.table, &mut last)?.sk);
+            page.next = Some(take_key::<Sdk>(&operation, query.table, &mut last)?.sk);
         }
         Ok(page)
     }
@@ -122,7 +124,7 @@ impl DynamoItems {
         let mut builders = HashMap::new();
         for key in keys {
             let builder = builders.remove(&key.table).unwrap_or_else(KeysAndAttributes::builder);
-            builders.insert(key.table, builder.keys(encode_key(key)));
+            builders.insert(key.table, builder.keys(encode_key::<Sdk>(key)));
         }
         let requests = builders.into_iter().map(|(table, builder)| {
             let request = builder.consistent_read(consistency == Consistency::Strong).build();

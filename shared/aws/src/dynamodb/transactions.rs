@@ -9,7 +9,7 @@ use aws_sdk_dynamodb::types::{
 use lakewarden_core::store::{CancelReason, StoreError, StoreErrorKind, TransactError, Write, rules};
 use sha2::{Digest, Sha256};
 
-use super::attributes::{decode_old, encode_item, encode_key};
+use super::attributes::{Sdk, decode_old, encode_item, encode_key};
 use super::expressions::{encode_check, encode_condition};
 use super::reads::unbuilt;
 use super::{Axis, DynamoItems};
@@ -72,7 +72,7 @@ impl DynamoItems {
                 let expression = encode_condition(table, condition);
                 let delete = Delete::builder()
                     .table_name(name)
-                    .set_key(Some(encode_key(key)))
+                    .set_key(Some(encode_key::<Sdk>(key)))
                     .set_condition_expression(expression.text)
                     .set_expression_attribute_names(expression.names)
                     .set_expression_attribute_values(expression.values)
@@ -84,7 +84,7 @@ impl DynamoItems {
                 let expression = encode_check(table, condition);
                 let check = ConditionCheck::builder()
                     .table_name(name)
-                    .set_key(Some(encode_key(key)))
+                    .set_key(Some(encode_key::<Sdk>(key)))
                     .set_condition_expression(expression.text)
                     .set_expression_attribute_names(expression.names)
                     .set_expression_attribute_values(expression.values)

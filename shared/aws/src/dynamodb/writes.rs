@@ -12,7 +12,7 @@ use aws_sdk_dynamodb::types::{
 use lakewarden_core::limits;
 use lakewarden_core::store::{Condition, Item, Items, Key, StoreError, TransactError, Write, WriteError, rules};
 
-use super::attributes::{decode_old, encode_item, encode_key, take_key};
+use super::attributes::{Sdk, decode_old, encode_item, encode_key, take_key};
 use super::expressions::encode_condition;
 use super::reads::unbuilt;
 use super::{Axis, DynamoItems};
@@ -75,7 +75,7 @@ impl Items for DynamoItems {
             .client
             .delete_item()
             .table_name(&table)
-            .set_key(Some(encode_key(key)))
+            .set_key(Some(encode_key::<Sdk>(key)))
             .set_condition_expression(expression.text)
             .set_expression_attribute_names(expression.names)
             .set_expression_attribute_values(expression.values)
@@ -105,7 +105,7 @@ impl Items for DynamoItems {
         rules::check_keys(&keys.iter().collect::<Vec<_>>(), limits::BATCH_WRITE_MAX_KEYS, &operation)?;
         let mut requests: HashMap<String, Vec<WriteRequest>> = HashMap::new();
         for key in keys {
-            let delete = DeleteRequest::builder().set_key(Some(encode_key(key))).build();
+            let delete = DeleteRequest::builder().set_key(Some(encode_key::<Sdk>(key))).build();
             let delete = delete.map_err(|error| unbuilt(&operation, &error))?;
             let request = WriteRequest::builder().delete_request(delete).build();
             requests.entry(self.tables.name(key.table)).or_default().push(request);
@@ -126,7 +126,7 @@ impl Items for DynamoItems {
             let table = self.known(&name, &operation)?;
             for delete in requests.into_iter().filter_map(|request| request.delete_request) {
                 let mut attributes = delete.key;
-                left.push(take_key(&operation, table, &mut attributes)?);
+                left.push(take_key::<Sdk>(&operation, table, &mut attributes)?);
             }
         }
         Ok(left)

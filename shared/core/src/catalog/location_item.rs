@@ -3,7 +3,8 @@
 //!
 //! Beside them, under pk `location-uses#<bucket>`, sk as before and the kind of use: places outside a table's location
 //! where it has partitions, or where it once lay. They are put before what they speak of is written and never taken back
-//! while the table lives: one too many only keeps files.
+//! while the table lives: one too many only keeps files. Under pk `uses-of#<table id>`, sk `<bucket>`, is noted in which
+//! buckets the table has some, so that they go with it.
 
 use sha2::{Digest, Sha256};
 
@@ -63,6 +64,24 @@ pub(super) fn decode_use(item: &Item) -> Result<(LocationEntry, Use), DecodeErro
     let message = || format!("`{text}` is not known");
     let what = what.ok_or_else(|| DecodeError::Invalid { field: "use".to_owned(), message: message() })?;
     Ok((decode(item)?, what))
+}
+
+/// Notes of the buckets in which a table has uses.
+pub(super) fn buckets_of(table: &TableId) -> String {
+    format!("uses-of#{table}")
+}
+
+pub(super) fn bucket_key(table: &TableId, bucket: &str) -> Key {
+    Key::new(Table::Catalog, buckets_of(table), bucket)
+}
+
+pub(super) fn encode_bucket(bucket: &str) -> Item {
+    Item::from([("schema_version".to_owned(), Value::Int(SCHEMA_VERSION)), ("bucket".to_owned(), bucket.into())])
+}
+
+pub(super) fn decode_bucket(item: &Item) -> Result<String, DecodeError> {
+    item.check_layout(SCHEMA_VERSION)?;
+    Ok(item.text("bucket")?.to_owned())
 }
 
 pub(super) fn locations_in(bucket: &str) -> String {
@@ -141,6 +160,7 @@ mod tests {
             assert_eq!(decode_use(&encode_use(&entry, what)).unwrap(), (entry.clone(), what));
         }
         assert!(decode_use(&encode(&entry)).is_err());
+        assert_eq!(decode_bucket(&encode_bucket("b")).unwrap(), "b");
     }
 
     #[test]

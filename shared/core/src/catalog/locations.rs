@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use futures::StreamExt;
 
-use super::CatalogError;
 use super::database_item::{self, decode_head};
 pub use super::location_item::Use;
 use super::location_item::{self, LocationEntry, locations_in, range_at, range_within, uses_in};
 use super::table_head_item::{self, TableRef};
+use super::{CatalogError, TableId};
 use crate::location::Location;
 use crate::store::{Clock, Condition, Consistency, Item, Key, Query, ReadItems, SortRange, Table, Write, get_every};
 
@@ -76,9 +76,38 @@ pub(crate) fn use_item(table: &TableRef, location: Location, what: Use) -> (Key,
     (location_item::use_key(&entry.location, &table.table_id, what), location_item::encode_use(&entry, what))
 }
 
-pub(super) fn put_use(table: &TableRef, location: Location, what: Use) -> Write {
-    let (key, item) = use_item(table, location, what);
-    Write::Put { key, item, condition: Condition::Always }
+/// The item that notes that a table has uses in a bucket, to be put before the first of them.
+pub(crate) fn use_bucket_item(table: &TableRef, bucket: &str) -> (Key, Item) {
+    (location_item::bucket_key(&table.table_id, bucket), location_item::encode_bucket(bucket))
+}
+
+pub(super) fn put_use(table: &TableRef, location: Location, what: Use) -> [Write; 2] {
+    [use_bucket_item(table, &location.bucket), use_item(table, location, what)].map(|(key, item)| Write::Put {
+        key,
+        item,
+        condition: Condition::Always,
+    })
+}
+
+/// Buckets in which a table has uses, or had.
+pub(super) async fn use_buckets(items: &dyn ReadItems, table: &TableId) -> Result<Vec<String>, CatalogError> {
+    let mut query = Query::new(Table::Catalog, location_item::buckets_of(table), SortRange::All);
+    let mut buckets = Vec::new();
+    loop {
+        let page = items.query(&query).await?;
+        for (_, item) in &page.items {
+            buckets.push(location_item::decode_bucket(item)?);
+        }
+        query.start_after = page.next;
+        if query.start_after.is_none() {
+            return Ok(buckets);
+        }
+    }
+}
+
+/// Whether an item of [`location_item::uses_in`] is a table's.
+pub(super) fn is_use_of(table: &TableId, item: &Item) -> Result<bool, CatalogError> {
+    Ok(location_item::decode_use(item)?.0.table_id == *table)
 }
 
 /// What live tables use inside a location, at it and around it, beside where they lie. A use that is over may be among

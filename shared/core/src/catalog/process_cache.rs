@@ -1,7 +1,7 @@
 //! What a process may remember between requests: things that never change while they are there. One cache per item
 //! store, so that two stores in one process (tests, the laptop) never see each other's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::TableId;
@@ -16,6 +16,8 @@ pub struct ProcessCache {
     pub(crate) descriptors: Mutex<DescriptorCache>,
     /// Partitions created (less those deleted) that no batch has counted yet.
     pub(crate) uncounted: Mutex<HashMap<TableId, i64>>,
+    /// Buckets in which tables are noted to have partitions outside their location.
+    pub(crate) use_buckets: Mutex<HashSet<(TableId, String)>>,
 }
 
 type Entry = (Weak<dyn Items>, Arc<ProcessCache>);

@@ -7,6 +7,8 @@ use futures::StreamExt;
 
 use super::database_item;
 use super::function_item;
+use super::location_item;
+use super::locations::{is_use_of, use_buckets};
 use super::settle::settle_table;
 use super::spill::{Owner, remove_bodies};
 use super::table_definition_item;
@@ -124,11 +126,42 @@ async fn purge_table(ports: &Ports, id: &TableId, deadline: Deadline) -> Result<
             return send_on(ports, &work, 0).await;
         }
     }
+    let uses = remove_uses(ports, id, deadline).await?;
+    if uses.stopped_early {
+        return send_on(ports, &work, 0).await;
+    }
     let bodies = remove_bodies(ports, Owner::Table(id), deadline).await?;
     if bodies.stopped_early {
         return send_on(ports, &work, 0).await;
     }
-    finish(ports, &work, &tombstone, started_ms, removed + bodies.removed).await
+    finish(ports, &work, &tombstone, started_ms, removed + uses.removed + bodies.removed).await
+}
+
+/// Removes what the index of locations says of places where the table did not lie. In which buckets to look stays noted
+/// until the last pass: a request that is still under way may add some.
+async fn remove_uses(ports: &Ports, id: &TableId, deadline: Deadline) -> Result<Swept, CatalogError> {
+    let mut removed = 0;
+    for bucket in use_buckets(ports.items.as_ref(), id).await? {
+        let mut query = Query::new(Table::Catalog, location_item::uses_in(&bucket), SortRange::All);
+        loop {
+            if is_short(deadline, ports.clock.as_ref()) {
+                return Ok(Swept { removed, stopped_early: true });
+            }
+            let page = ports.items.query(&query).await?;
+            let mut own = Vec::new();
+            for (key, item) in page.items {
+                if is_use_of(id, &item)? {
+                    own.push((key, item));
+                }
+            }
+            removed += remove_page(ports, own).await?;
+            query.start_after = page.next;
+            if query.start_after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(Swept { removed, stopped_early: false })
 }
 
 /// Everything that hangs on the id of a table, by partition key of the item store.
@@ -163,6 +196,12 @@ async fn finish(
     if removed > 0 || started_ms < safe_ms {
         let wait_ms = u64::try_from(safe_ms.saturating_sub(ports.clock.now_ms())).unwrap_or(0);
         return send_on(ports, work, wait_ms).await;
+    }
+    if let Dropped::Table { table_id, .. } = &tombstone.dropped {
+        for buckets in use_buckets(ports.items.as_ref(), table_id).await?.chunks(BATCH_WRITE_MAX_KEYS) {
+            let keys = buckets.iter().map(|bucket| location_item::bucket_key(table_id, bucket)).collect();
+            delete_batch(ports, keys).await?;
+        }
     }
     match ports.items.delete(&tombstone.key(), Condition::Always).await {
         Ok(()) => Ok(Outcome::Done),

@@ -4,6 +4,7 @@ use serde_json::{Map, Value as Json};
 
 use super::body::check_item_size;
 use super::epochs::plan_keys;
+use super::fences::Gate;
 use super::location_item;
 use super::locations::{Use, put_use};
 use super::rounds::{Rounds, lost_to_others};
@@ -16,6 +17,7 @@ use super::work::{self, CatalogWork};
 use super::work_item;
 use super::writes::transact;
 use super::{CatalogError, Revision, TableId};
+use crate::location::Location;
 use crate::ports::Ports;
 use crate::store::{Condition, Consistency, Item, Write};
 
@@ -36,13 +38,23 @@ struct Old {
     definition: TableDefinition,
 }
 
-async fn read_old(ports: &Ports, table: &TableId) -> Result<Option<Old>, CatalogError> {
-    let Some(item) = ports.items.get(&table_definition_item::key(table), Consistency::Strong).await? else {
+impl Old {
+    fn home(&self) -> Option<Location> {
+        self.definition.location().ok().flatten()
+    }
+}
+
+/// The definition that a head speaks of; nothing if somebody was here between the two reads.
+async fn read_old(ports: &Ports, table: &TableRef) -> Result<Option<Old>, CatalogError> {
+    let Some(item) = ports.items.get(&table_definition_item::key(&table.table_id), Consistency::Strong).await? else {
         return Ok(None);
     };
     let mut loaded = item.clone();
-    match load_body(ports, Owner::Table(table), &mut loaded).await {
-        Ok(()) => Ok(Some(Old { item, definition: table_definition_item::decode(&loaded)? })),
+    match load_body(ports, Owner::Table(&table.table_id), &mut loaded).await {
+        Ok(()) => {
+            let definition = table_definition_item::decode(&loaded)?;
+            Ok(Some(Old { item, definition }).filter(|old| old.definition.version == table.version))
+        }
         Err(CatalogError::DroppedMeanwhile) => Ok(None),
         Err(error) => Err(error),
     }
@@ -69,7 +81,8 @@ fn plan_head(
 /// # Errors
 /// [`CatalogError::TableChanged`] when `expected_version` is not the current one, and without it when others were faster
 /// again and again; [`CatalogError::LimitExceeded`] when too many versions are kept; [`CatalogError::NotReady`] when the
-/// partition keys changed too often in a short time. Nothing is written then.
+/// partition keys changed too often in a short time, or while a sweep deletes a batch of files around a new location.
+/// Nothing is written then.
 pub async fn update_table(
     ports: &Ports,
     database: &str,
@@ -81,32 +94,20 @@ pub async fn update_table(
     let definition = TableDefinition::new(input, ports.clock.now_ms());
     definition.location()?;
     let mut prepared: Option<(TableId, Item)> = None;
-    let mut rounds = Rounds::default();
+    let (mut rounds, mut gate) = (Rounds::default(), Gate::default());
     loop {
         let current = find_table(ports.items.as_ref(), ports.clock.as_ref(), database, &sent_name).await?;
         if expected_version.is_some_and(|expected| expected != current.version.to_string()) {
             return Err(CatalogError::TableChanged);
         }
-        let old = read_old(ports, &current.table_id).await?;
-        // Another version than the head's: somebody was here between the two reads.
-        if let Some(old) = old.filter(|old| old.definition.version == current.version) {
+        if let Some(old) = read_old(ports, &current).await? {
             let item = match prepared.take() {
                 Some((table, item)) if table == current.table_id => item,
                 _ => stored_definition(ports, &current.table_id, &definition).await?,
             };
-            let revision = Revision::fresh(ports.ids.as_ref());
-            let next = plan_head(&current, &definition, revision, ports.clock.now_ms())?;
-            let mut writes = plan_writes(ports, &current, &next, &old, &definition, item.clone(), archive).await?;
-            let opens_epoch = next.epoch != current.epoch;
-            writes.extend(opens_epoch.then(|| work_item::open(ports, &next)));
-            match transact(ports, &writes).await {
-                Ok(()) => {
-                    if opens_epoch {
-                        work::request(ports, &CatalogWork::SettleTable(next.table_id.clone())).await;
-                    }
-                    return Ok(next);
-                }
-                Err(cancelled) => lost_to_others(cancelled)?,
+            let change = Change { definition: &definition, item: item.clone(), numbering: Numbering::Next, archive };
+            if let Some(next) = replace(ports, &current, &old, change, &mut gate).await? {
+                return Ok(next);
             }
             prepared = Some((current.table_id, item));
         }
@@ -136,38 +137,76 @@ pub async fn amend_table(
     table: &TableRef,
     amend: impl Fn(&Map<String, Json>) -> Option<(Map<String, Json>, Amendment)>,
 ) -> Result<TableRef, CatalogError> {
-    let mut rounds = Rounds::default();
+    let (mut rounds, mut gate) = (Rounds::default(), Gate::default());
     loop {
         let current = find_table(ports.items.as_ref(), ports.clock.as_ref(), &table.database, &table.name).await?;
         if current.table_id != table.table_id {
             return Err(CatalogError::TableNotFound(table.name.clone()));
         }
-        let old = read_old(ports, &current.table_id).await?;
-        if let Some(old) = old.filter(|old| old.definition.version == current.version) {
+        if let Some(old) = read_old(ports, &current).await? {
             let Some((input, amendment)) = amend(&old.definition.input) else { return Ok(current) };
             let definition = TableDefinition::new(input, ports.clock.now_ms());
             let item = stored_definition(ports, &current.table_id, &definition).await?;
-            let revision = Revision::fresh(ports.ids.as_ref());
-            let planned = plan_head(&current, &definition, revision, ports.clock.now_ms())?;
-            let (next, archive) = match amendment {
-                Amendment::InPlace => (TableRef { version: current.version, ..planned }, Archive::Skip),
-                Amendment::NewVersion => (planned, Archive::Keep),
+            let (numbering, archive) = match amendment {
+                Amendment::InPlace => (Numbering::Same, Archive::Skip),
+                Amendment::NewVersion => (Numbering::Next, Archive::Keep),
             };
-            let mut writes = plan_writes(ports, &current, &next, &old, &definition, item, archive).await?;
-            let opens_epoch = next.epoch != current.epoch;
-            writes.extend(opens_epoch.then(|| work_item::open(ports, &next)));
-            match transact(ports, &writes).await {
-                Ok(()) => {
-                    if opens_epoch {
-                        work::request(ports, &CatalogWork::SettleTable(next.table_id.clone())).await;
-                    }
-                    return Ok(next);
-                }
-                Err(cancelled) => lost_to_others(cancelled)?,
+            let change = Change { definition: &definition, item, numbering, archive };
+            if let Some(next) = replace(ports, &current, &old, change, &mut gate).await? {
+                return Ok(next);
             }
         }
         if !rounds.again(ports).await {
             return Err(CatalogError::Contended(format!("Table {}", table.name)));
+        }
+    }
+}
+
+/// What becomes of a table's version number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Numbering {
+    Same,
+    Next,
+}
+
+/// A definition in the place of the one that was read.
+struct Change<'a> {
+    definition: &'a TableDefinition,
+    /// As it is stored.
+    item: Item,
+    numbering: Numbering,
+    archive: Archive,
+}
+
+/// Carries a change out; nothing if others were faster.
+async fn replace(
+    ports: &Ports,
+    current: &TableRef,
+    old: &Old,
+    change: Change<'_>,
+    gate: &mut Gate,
+) -> Result<Option<TableRef>, CatalogError> {
+    let revision = Revision::fresh(ports.ids.as_ref());
+    let mut next = plan_head(current, change.definition, revision, ports.clock.now_ms())?;
+    if change.numbering == Numbering::Same {
+        next.version = current.version;
+    }
+    let mut writes = plan_writes(ports, current, &next, old, change).await?;
+    if let Some(home) = next.home.as_ref().filter(|home| old.home().as_ref() != Some(*home)) {
+        writes.push(gate.check(ports, home).await?);
+    }
+    let opens_epoch = next.epoch != current.epoch;
+    writes.extend(opens_epoch.then(|| work_item::open(ports, &next)));
+    match transact(ports, &writes).await {
+        Ok(()) => {
+            if opens_epoch {
+                work::request(ports, &CatalogWork::SettleTable(next.table_id.clone())).await;
+            }
+            Ok(Some(next))
+        }
+        Err(cancelled) => {
+            lost_to_others(cancelled)?;
+            Ok(None)
         }
     }
 }
@@ -177,10 +216,9 @@ async fn plan_writes(
     current: &TableRef,
     next: &TableRef,
     old: &Old,
-    definition: &TableDefinition,
-    mut item: Item,
-    archive: Archive,
+    change: Change<'_>,
 ) -> Result<Vec<Write>, CatalogError> {
+    let Change { mut item, archive, .. } = change;
     let head = table_head_item::encode(next);
     let at_head = table_head_item::key(&next.database, &next.name);
     check_item_size(&at_head, &head, "The list of this table's partition keys")?;
@@ -194,14 +232,14 @@ async fn plan_writes(
     }
     table_definition_item::number(&mut item, next.version, archived);
     writes.push(put(table_definition_item::key(&next.table_id), item, Condition::Present));
-    let (location, old_location) = (definition.location()?, old.definition.location().ok().flatten());
-    if old_location != location {
-        writes.extend(location.map(|location| put_location(next, location)));
-        if let Some(old) = old_location {
+    let (home, old_home) = (next.home.clone(), old.home());
+    if old_home != home {
+        writes.extend(home.map(|home| put_location(next, home)));
+        if let Some(old) = old_home {
             let key = location_item::key(&old, &next.table_id);
             writes.push(Write::Delete { key, condition: Condition::Always });
             // Its partitions may lie there still, and so may files that only an earlier version names.
-            writes.push(put_use(next, old, Use::Past));
+            writes.extend(put_use(next, old, Use::Past));
         }
     }
     Ok(writes)

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::database_item::{self, DatabaseHead, decode_head};
+use super::fences::Gate;
 use super::indexes::{NewIndex, plan_first};
 use super::location_item::{self, LocationEntry};
 use super::names::{can_exist, fold};
@@ -148,7 +149,8 @@ fn writes_to_forget(table: &TableRef, definition: Option<&TableDefinition>, now_
 /// Creates a table from a checked `TableInput`.
 ///
 /// # Errors
-/// [`CatalogError::TableExists`], [`CatalogError::DatabaseNotFound`], and locations or definitions that cannot be kept.
+/// [`CatalogError::TableExists`], [`CatalogError::DatabaseNotFound`], [`CatalogError::NotReady`] while a sweep deletes a batch
+/// of files around its location, and locations or definitions that cannot be kept.
 pub async fn create_table(ports: &Ports, database: &str, input: Map<String, Json>) -> Result<TableRef, CatalogError> {
     create_indexed_table(ports, database, input, &[], None).await
 }
@@ -189,7 +191,7 @@ async fn create_as(
     let location = definition.location()?;
     let name = definition.input.get("Name").and_then(Json::as_str).unwrap_or_default().to_owned();
     let keys = definition.partition_keys();
-    let mut rounds = Rounds::default();
+    let (mut rounds, mut gate) = (Rounds::default(), Gate::default());
     loop {
         let heads = read_heads(ports.items.as_ref(), ports.clock.as_ref(), database, &name).await?;
         let database_id = heads.database.database_id;
@@ -224,6 +226,9 @@ async fn create_as(
             None => stored.insert(stored_definition(ports, table_id, definition).await?),
         };
         let mut writes = writes_to_create(&table, item.clone(), location.clone(), leftover.as_ref())?;
+        if let Some(location) = &location {
+            writes.push(gate.check(ports, location).await?);
+        }
         if let Some(leftover) = &leftover {
             let old = read_definition(ports, &leftover.table_id).await?;
             writes.extend(writes_to_forget(leftover, old.as_ref(), now_ms));
@@ -235,7 +240,7 @@ async fn create_as(
                 }
                 return Ok(table);
             }
-            // Somebody was faster, or the database is gone: look again.
+            // Somebody was faster, the database is gone, or a sweep deletes around the place: look again.
             Err(cancelled) => lost_to_others(cancelled)?,
         }
         if !rounds.again(ports).await {

@@ -36,6 +36,10 @@ pub enum AlarmKind {
     LogStoreAhead,
     /// An item of `delta_log` said that a version was written, of which there was nothing: it was taken away.
     LogStoreStale,
+    /// The bytes of an item of `delta_log` that is not complete are no commit.
+    LogStoreBytesUnreadable,
+    /// An item of `delta_log` is not as writers of the log store make them.
+    LogStoreItemUnreadable,
     /// A commit that its writer believes to be in the log was overtaken; it was proposed again.
     CommitOvertaken,
     /// A catalog-managed table: other bytes stand in the log than were ratified for the version.
@@ -49,12 +53,14 @@ pub enum AlarmKind {
 }
 
 impl AlarmKind {
-    const ALL: [AlarmKind; 10] = [
+    const ALL: [AlarmKind; 12] = [
         AlarmKind::VersionRewritten,
         AlarmKind::LogBehindHead,
         AlarmKind::LogStoreBytesMissing,
         AlarmKind::LogStoreAhead,
         AlarmKind::LogStoreStale,
+        AlarmKind::LogStoreBytesUnreadable,
+        AlarmKind::LogStoreItemUnreadable,
         AlarmKind::CommitOvertaken,
         AlarmKind::PublishedOtherwise,
         AlarmKind::NotRatified,
@@ -69,6 +75,8 @@ impl AlarmKind {
             AlarmKind::LogStoreBytesMissing => "LOG_STORE_BYTES_MISSING",
             AlarmKind::LogStoreAhead => "LOG_STORE_AHEAD",
             AlarmKind::LogStoreStale => "LOG_STORE_STALE",
+            AlarmKind::LogStoreBytesUnreadable => "LOG_STORE_BYTES_UNREADABLE",
+            AlarmKind::LogStoreItemUnreadable => "LOG_STORE_ITEM_UNREADABLE",
             AlarmKind::CommitOvertaken => "COMMIT_OVERTAKEN",
             AlarmKind::PublishedOtherwise => "PUBLISHED_OTHERWISE",
             AlarmKind::NotRatified => "NOT_RATIFIED",
@@ -86,6 +94,14 @@ impl AlarmKind {
             AlarmKind::LogStoreBytesMissing => {
                 "make sure that its writer has given up, then delete the item from the table delta_log: until then \
                  no commit of the table can be made"
+            }
+            AlarmKind::LogStoreBytesUnreadable => {
+                "write the commit's bytes anew at the item's tempPath, or delete the item from the table delta_log: until \
+                 then no commit of the table can be made"
+            }
+            AlarmKind::LogStoreItemUnreadable => {
+                "give the item the text members tempPath and complete (true or false), or delete it from the table \
+                 delta_log; while its version is not in the log, no commit of the table can be made"
             }
             AlarmKind::LogStoreAhead => "restore the log's missing versions, or delete the items that are ahead of it",
             AlarmKind::LogStoreStale => "nothing, if the table was deleted and written anew; else the commit is lost",
@@ -180,16 +196,17 @@ impl Alarm {
     }
 }
 
-/// Keeps an alarm, or counts the one that is there already.
+/// Keeps an alarm, or counts the one that is there already. Logged as an error as long as somebody has to do something.
 pub async fn raise(ctx: Context<'_>, root: &Location, generation: Generation, alarm: Alarm) -> Result<(), CommitError> {
-    tracing::error!(alarm = alarm.kind.name(), root = %root, version = alarm.version.0, message = alarm.text,
-        proposal = alarm.proposal.map(|id| id.to_string()), "a table's log needs somebody's attention");
     let key = keys::alarm(root, generation, alarm.version, alarm.kind.name(), &alarm.mark);
     let items = &ctx.ports().items;
     let (mut next, mut condition) = (alarm.clone(), Condition::Absent);
     for attempt in 0..TRIES {
         match items.put(&key, next.encode(), condition).await {
-            Ok(()) => return Ok(()),
+            Ok(()) => {
+                log(root, &alarm, next.seen);
+                return Ok(());
+            }
             Err(WriteError::ConditionFailed { old: Some(old) }) => {
                 let old = Alarm::decode(&old)?;
                 condition = Condition::equals("seen", old.seen);
@@ -201,6 +218,18 @@ pub async fn raise(ctx: Context<'_>, root: &Location, generation: Generation, al
         ctx.back_off(attempt).await;
     }
     Err(StoreError::new(StoreErrorKind::Conflict, "put commits", "an alarm was counted by many at once").into())
+}
+
+fn log(root: &Location, alarm: &Alarm, seen: i64) {
+    let proposal = alarm.proposal.map(|id| id.to_string());
+    // What was overtaken is proposed again once, however often it is come upon.
+    if seen == 1 || alarm.kind != AlarmKind::CommitOvertaken {
+        tracing::error!(alarm = alarm.kind.name(), root = %root, version = alarm.version.0, message = alarm.text,
+            proposal, "a table's log needs somebody's attention");
+    } else {
+        tracing::info!(kind = alarm.kind.name(), root = %root, version = alarm.version.0, seen, proposal,
+            "an alarm was seen again");
+    }
 }
 
 /// A page of a table's alarms, latest version first.

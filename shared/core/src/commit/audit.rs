@@ -9,7 +9,7 @@ use super::context::{Context, Transacted};
 use super::error::CommitError;
 use super::head::{self, Head};
 use super::keys::{self, ProposalId, content_hash};
-use super::log_store::{self, Entry};
+use super::log_store::{self, Seen};
 use super::lookup::Lookup;
 use super::managed::watch::watch;
 use super::proposal::{Proposal, Status};
@@ -110,7 +110,7 @@ struct Known {
     head: Head,
     records: BTreeMap<Version, VersionRecord>,
     /// Of other writers, for the versions in question.
-    entries: Vec<Entry>,
+    log_store: Seen,
 }
 
 impl Known {
@@ -126,16 +126,18 @@ impl Known {
             wanted.push(keys::version(root, head.generation, version));
             wanted.extend(log_store::spellings(root).iter().map(|path| log_store::key(path, version)));
         }
-        let (mut records, mut entries) = (BTreeMap::new(), Vec::new());
+        let (mut records, mut log_store) = (BTreeMap::new(), Seen::default());
         for (key, item) in get_every(&*ports.items, &*ports.clock, &wanted, Consistency::Strong).await? {
             if key.table == Table::DeltaLog {
-                entries.extend(Entry::decode(key, item)?.filter(|entry| !entry.is_ours()));
+                log_store.take(key, item);
             } else {
                 let record = VersionRecord::decode(&item)?;
                 records.insert(record.version, record);
             }
         }
-        Ok(Known { head, records, entries })
+        log_store.entries.retain(|entry| !entry.is_ours());
+        log_store::notice_odd(ctx, &head, &log_store.odd).await?;
+        Ok(Known { head, records, log_store })
     }
 
     async fn audit(&self, ctx: Context<'_>, logged: &Logged) -> Result<Audited, CommitError> {
@@ -143,7 +145,7 @@ impl Known {
         match logged.file {
             LogFile::Commit => {
                 // Whoever put the version: its writer is not the only one that may believe it has it.
-                let entries = self.entries.iter().filter(|entry| entry.version == logged.version);
+                let entries = self.log_store.entries.iter().filter(|entry| entry.version == logged.version);
                 log_store::notice(ctx, &self.head, entries).await?;
                 audit_commit(ctx, &self.head, record, logged).await
             }

@@ -19,7 +19,7 @@ use super::version_record::Blindness;
 use crate::delta::features;
 use crate::delta::schema::Schema;
 use crate::delta::snapshot::LoggedCommit;
-use crate::delta::{Metadata, Protocol, Version};
+use crate::delta::{DomainMetadata, Metadata, Protocol, Version};
 use crate::location::Location;
 use crate::ports::{IdentityWriters, IsolationLevel};
 use crate::store::ObjectKey;
@@ -425,6 +425,11 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema, Evolution), 
         }
         _ => parse_schema(metadata)?,
     };
+    if let (Some(state), Some(protocol)) = (old, &actions.protocol) {
+        let domains = domains_after(state, inputs.candidate);
+        let after = evolution::TableAfter { metadata, schema: &schema, domains: &domains };
+        evolution::check_protocol_change(&state.protocol, protocol, after)?;
+    }
     let protocol = actions.protocol.as_ref().or(old.map(|state| &state.protocol));
     if let Some(protocol) = protocol.filter(|_| actions.protocol.is_some() || actions.metadata.is_some()) {
         features::check_features_of(protocol, metadata, &schema).map_err(|error| evolution::unsupported(&error))?;
@@ -451,10 +456,19 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema, Evolution), 
 
 fn check_protocol(old: Option<&Protocol>, new: &Protocol) -> Result<(), Refusal> {
     features::check_protocol(new).map_err(|error| evolution::unsupported(&error))?;
-    let Some(old) = old else {
-        return if features::is_catalog_managed(new) { Err(catalog_managed()) } else { Ok(()) };
-    };
-    evolution::check_protocol_change(old, new)
+    if old.is_none() && features::is_catalog_managed(new) { Err(catalog_managed()) } else { Ok(()) }
+}
+
+fn domains_after(state: &TableState, candidate: &Candidate) -> BTreeMap<String, DomainMetadata> {
+    let mut domains = state.domains.clone();
+    for domain in &candidate.actions.domains {
+        if domain.removed {
+            domains.remove(&domain.domain);
+        } else {
+            domains.insert(domain.domain.clone(), domain.clone());
+        }
+    }
+    domains
 }
 
 /// Catalog-managed tables are ratified by their catalog alone.
@@ -480,20 +494,21 @@ fn timestamp_after(inputs: Inputs<'_>, metadata: &Metadata) -> Result<Option<i64
         let text = "the table has in-commit timestamps, and the commit has no commitInfo to hold one";
         return Err(Refusal::invalid("IN_COMMIT_TIMESTAMP", text));
     }
-    match inputs.state {
-        None => Ok(Some(0)),
+    let last_ms = match inputs.state {
+        None => 0,
         // The first commit with a timestamp comes after the time of the last one without.
         Some(state) if !features::has_in_commit_timestamps_on(&state.metadata) => {
-            Ok(Some(inputs.winners.last().map_or(0, |winner| winner.last_modified_ms)))
+            inputs.winners.last().map_or(0, |winner| winner.last_modified_ms)
         }
-        Some(state) => match state.in_commit_timestamp_ms {
-            Some(last_ms) => Ok(Some(last_ms)),
-            None => Err(Refusal::new(
-                Exception::DamagedLogException,
-                "IN_COMMIT_TIMESTAMP",
-                format!("version {} lacks the in-commit timestamp that the table demands", inputs.latest),
-                "repair the table: its last commit was written by a writer that does not know the feature",
-            )),
-        },
+        Some(state) => state.in_commit_timestamp_ms.unwrap_or(0),
+    };
+    if last_ms == i64::MAX {
+        return Err(Refusal::new(
+            Exception::DamagedLogException,
+            "IN_COMMIT_TIMESTAMP",
+            format!("version {} has the in-commit timestamp {last_ms}, after which there is none", inputs.latest),
+            "write the table anew: its last commit was written by a writer with a wrong clock",
+        ));
     }
+    Ok(Some(last_ms))
 }

@@ -11,7 +11,7 @@ use super::error::CommitError;
 use super::path_filter::{Base, Bloom, PathCollector, PathFilter};
 use super::spill;
 use crate::delta::snapshot::{LoggedCommit, key_of_add};
-use crate::delta::{Actions, DomainMetadata, Metadata, PathError, Protocol, Snapshot};
+use crate::delta::{Actions, DomainMetadata, Metadata, PathError, Protocol, Snapshot, features};
 use crate::location::Location;
 use crate::ports::Ports;
 use crate::store::{DecodeError, Fields, Item, Value};
@@ -39,6 +39,8 @@ pub struct TableState {
     pub app_ids: AppIds,
     /// Metadata domains that are not removed.
     pub domains: BTreeMap<String, DomainMetadata>,
+    /// Of the latest version. Where in-commit timestamps are on and it has none, its writer did not know of them: then the
+    /// time of its file, or the timestamp before, whichever is later.
     pub in_commit_timestamp_ms: Option<i64>,
     /// Where protocol and metadata lie on S3, if they do.
     definition_at: Option<String>,
@@ -146,8 +148,11 @@ impl TableState {
     /// The state after one more commit.
     pub fn apply(&mut self, root: &Location, commit: &LoggedCommit) -> Result<(), PathError> {
         self.apply_table(&commit.actions);
-        self.in_commit_timestamp_ms =
-            commit.actions.commit_info.as_ref().and_then(|info| info.number("inCommitTimestamp"));
+        let before_ms = self.in_commit_timestamp_ms;
+        self.in_commit_timestamp_ms = timestamp_of(commit).or_else(|| {
+            let is_on = features::has_in_commit_timestamps_on(&self.metadata);
+            is_on.then(|| commit.last_modified_ms.max(before_ms.unwrap_or(i64::MIN)))
+        });
         for add in &commit.actions.adds {
             let key = key_of_add(root, add)?;
             if let Some(paths) = &mut self.paths {
@@ -287,6 +292,11 @@ impl TableState {
         }
         Ok(Some(state))
     }
+}
+
+/// The in-commit timestamp of a version.
+pub fn timestamp_of(commit: &LoggedCommit) -> Option<i64> {
+    commit.actions.commit_info.as_ref().and_then(|info| info.number("inCommitTimestamp"))
 }
 
 fn decode_parts(item: &Item, definition: &[u8], definition_at: Option<String>) -> Result<TableState, DecodeError> {

@@ -1,4 +1,7 @@
-//! The deletion vectors that a candidate adds: each is read and compared with all that is claimed of it.
+//! The deletion vectors that a candidate adds: each is read and compared with all that is claimed of it, and with the one
+//! that it takes the place of: rows that were deleted stay deleted, unless the table is restored.
+
+use std::collections::BTreeMap;
 
 use futures::FutureExt;
 use futures::stream::{StreamExt, TryStreamExt};
@@ -9,34 +12,77 @@ use super::error::CommitError;
 use super::files::FileError;
 use super::sanity::row_count;
 use super::verdict::{Exception, Refusal};
-use crate::delta::AddFile;
-use crate::delta::deletion_vector::{self, VectorError};
+use crate::delta::deletion_vector::{self, RowSet, VectorError};
+use crate::delta::{AddFile, DeletionVector};
 use crate::location::Location;
+use crate::store::ObjectKey;
 
 /// Vectors looked at at the same time; each may take much memory.
 const CONCURRENT_VECTORS: usize = 4;
+/// The only operation that takes deleted rows back.
+const TAKES_BACK: &str = "RESTORE";
 
-/// Reads every vector of the candidate's adds: nothing for inline ones, one ranged GET for each of the others.
+/// Reads every vector of the candidate's adds, and the one that it replaces: nothing for inline ones, one ranged GET for each
+/// of the others.
 pub async fn check_vectors(ctx: Context<'_>, root: &Location, candidate: &Candidate) -> Result<(), FileError> {
-    let adds = candidate.actions.adds.iter().filter(|add| add.deletion_vector.is_some());
-    let checks: Vec<_> = adds.map(|add| check_vector(ctx, root, add).boxed()).collect();
+    let actions = &candidate.actions;
+    let may_shrink = candidate.operation().is_some_and(|name| name.eq_ignore_ascii_case(TAKES_BACK));
+    let removes = candidate.remove_keys.iter().zip(&actions.removes);
+    let replaced: BTreeMap<&ObjectKey, &DeletionVector> = removes
+        .filter_map(|(key, remove)| Some((key, remove.deletion_vector.as_ref().filter(|_| !may_shrink)?)))
+        .collect();
+    let adds = actions.adds.iter().zip(&candidate.add_keys).map(|(add, key)| (add, replaced.get(key).copied()));
+    let adds = adds.filter(|(add, base)| add.deletion_vector.is_some() || base.is_some());
+    let checks: Vec<_> = adds.map(|(add, base)| check_vector(ctx, root, add, base).boxed()).collect();
     futures::stream::iter(checks).buffered(CONCURRENT_VECTORS).try_collect().await
 }
 
-async fn check_vector(ctx: Context<'_>, root: &Location, add: &AddFile) -> Result<(), FileError> {
-    let Some(vector) = &add.deletion_vector else { return Ok(()) };
+async fn check_vector(
+    ctx: Context<'_>,
+    root: &Location,
+    add: &AddFile,
+    base: Option<&DeletionVector>,
+) -> Result<(), FileError> {
+    let objects = &*ctx.ports().objects;
     ctx.check_time("reading deletion vectors", 0)?;
-    match deletion_vector::check(&*ctx.ports().objects, root, vector, row_count(add)?).await {
-        Ok(_) => Ok(()),
-        Err(VectorError::Store(error)) => Err(CommitError::from(error).into()),
-        Err(error) => Err(Refusal::new(
+    let rows = match &add.deletion_vector {
+        None => RowSet::new(),
+        Some(vector) => match deletion_vector::check(objects, root, vector, row_count(add)?).await {
+            Ok(rows) => rows,
+            Err(error) => return Err(refused(error, add, "")),
+        },
+    };
+    let id = add.deletion_vector.as_ref().map(DeletionVector::id);
+    let Some(base) = base.filter(|base| Some(base.id()) != id) else { return Ok(()) };
+    ctx.check_time("reading deletion vectors", 0)?;
+    let gone = match deletion_vector::read(objects, root, base).await {
+        Ok(gone) => gone,
+        Err(error) => return Err(refused(error, add, "the vector that is replaced: ")),
+    };
+    let back = gone.difference(&rows);
+    let Some(first) = back.iter().next() else { return Ok(()) };
+    let text = format!("{} rows that were deleted come back, row {first} the first of them", back.len());
+    Err(Refusal::new(
+        Exception::InvalidCommitException,
+        "DELETION_VECTOR_SHRINKS",
+        text,
+        "keep what the file's vector deletes, and add to it; only RESTORE takes deleted rows back",
+    )
+    .file(&add.path)
+    .into())
+}
+
+fn refused(error: VectorError, add: &AddFile, which: &str) -> FileError {
+    match error {
+        VectorError::Store(error) => CommitError::from(error).into(),
+        error => Refusal::new(
             Exception::InvalidCommitException,
             error.reason(),
-            error.to_string(),
+            format!("{which}{error}"),
             "write the vector before the commit is proposed, and describe it as it is",
         )
         .class(error.class())
         .file(&add.path)
-        .into()),
+        .into(),
     }
 }

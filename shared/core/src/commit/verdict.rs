@@ -244,7 +244,7 @@ impl Verdict {
             SyncState::Queued(summary) => (Some("queued"), Some(summary.as_str())),
             SyncState::Done(summary) => (Some("done"), Some(summary.as_str())),
         };
-        json!(VerdictJson {
+        let mut verdict = json!(VerdictJson {
             proposal_id: proposal.id.to_string(),
             location: proposal.root.to_string(),
             status: proposal.status.name(),
@@ -259,7 +259,15 @@ impl Verdict {
             judged_up_to: proposal.folded.filter(|_| !proposal.status.is_final()).map(|version| version.0),
             received_ms: proposal.received_ms,
             updated_ms: proposal.updated_ms,
-        })
+        });
+        // It did not fail: there is nothing for a client to raise.
+        if proposal.status == Status::Superseded
+            && let Some(members) = verdict.as_object_mut()
+        {
+            members.shift_remove("exception");
+            members.shift_remove("error_class");
+        }
+        verdict
     }
 }
 

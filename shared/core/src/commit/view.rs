@@ -13,7 +13,7 @@ use super::managed::overlay;
 use super::path_filter::PathCollector;
 use super::proposal::{Proposal, Status};
 use super::recover;
-use super::table_state::TableState;
+use super::table_state::{TableState, timestamp_of};
 use super::verdict::{Exception, Refusal};
 use super::version_record::VersionRecord;
 use super::warm::WarmTables;
@@ -197,8 +197,12 @@ async fn refresh(ctx: Context<'_>, view: View) -> Result<Option<View>, ViewError
     catch_up(ctx, &root, head, state, held, &listing).await.map(Some)
 }
 
-/// Whether reading the log from its last checkpoint on is less work than reading what the head does not know.
+/// Whether reading the log from its last checkpoint on is less work than reading what the head does not know, or all that
+/// is left of it.
 fn is_far_behind(head: &Head, listing: &LogListing) -> bool {
+    if listing.latest() > listing.latest_commit() {
+        return true;
+    }
     let unknown = listing.commits().filter(|(version, _)| *version > head.version).count();
     unknown > FAR_BEHIND && listing.entries.iter().any(|entry| entry.name.is_checkpoint_after(head.version))
 }
@@ -324,7 +328,7 @@ async fn read_log(
     let mut in_commit_timestamp_ms = None;
     if features::has_in_commit_timestamps_on(&snapshot.metadata) {
         let commit = snapshot::read_commit(&*ctx.ports().objects, root, latest).await.map_err(snapshot_error)?;
-        in_commit_timestamp_ms = commit.actions.commit_info.as_ref().and_then(|info| info.number("inCommitTimestamp"));
+        in_commit_timestamp_ms = timestamp_of(&commit).or(Some(commit.last_modified_ms));
         held.commits.insert(latest, Arc::new(commit));
     }
     let mut state = TableState::of_log(&snapshot, paths, in_commit_timestamp_ms);

@@ -107,6 +107,40 @@ impl DeletionVector {
 
 pub type PartitionValues = BTreeMap<String, Option<String>>;
 
+const PARSED: [&str; 2] = ["stats_parsed", "partitionValues_parsed"];
+
+/// Members of a file's action that nothing here looks at: tags, the clustering provider, whatever only other writers know.
+/// They stay with the file. Kept as JSON text, since a large table has many of them.
+#[derive(Clone, Debug, Default)]
+pub struct OtherMembers(Option<Box<str>>);
+
+impl PartialEq for OtherMembers {
+    /// In any order.
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || self.members() == other.members()
+    }
+}
+
+impl Eq for OtherMembers {}
+
+impl OtherMembers {
+    /// A null counts as absent, and so do other forms of members that are known, which belong into checkpoints only.
+    pub fn new(mut members: Map<String, Value>) -> Self {
+        members.retain(|name, value| !value.is_null() && !PARSED.contains(&name.as_str()));
+        Self((!members.is_empty()).then(|| Value::Object(members).to_string().into_boxed_str()))
+    }
+
+    pub fn members(&self) -> Map<String, Value> {
+        self.0.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+}
+
+impl<'de> Deserialize<'de> for OtherMembers {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Map::deserialize(from).map(Self::new)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AddFile {
@@ -129,6 +163,8 @@ pub struct AddFile {
     pub base_row_id: Option<i64>,
     #[serde(default)]
     pub default_row_commit_version: Option<i64>,
+    #[serde(flatten)]
+    pub others: OtherMembers,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -405,11 +441,21 @@ mod tests {
         );
         let actions = proposal(text).unwrap();
         assert_eq!(actions.adds[0].partition_values.get("q"), Some(&None));
+        assert_eq!(actions.adds[0].others, OtherMembers::default(), "a null is nothing");
         assert!(!actions.commit_info_first);
         let info = actions.commit_info.unwrap();
         assert_eq!(info.number("readVersion"), Some(4));
         assert_eq!(info.flag("isBlindAppend"), Some(true));
         assert_eq!(info.parameter("mode").as_deref(), Some("Append"));
+    }
+
+    #[test]
+    fn what_nobody_here_knows_stays_with_the_file() {
+        let text = r#"{"add":{"path":"a","partitionValues":{},"size":1,"modificationTime":1,"dataChange":true,"tags":{"k":"v","n":null},"clusteringProvider":"liquid","new":[1,{"x":1.50}],"stats_parsed":{}}}"#;
+        let actions = parse_commit(text.as_bytes(), Strictness::Log).unwrap();
+        let expected =
+            serde_json::json!({"tags": {"k": "v", "n": null}, "clusteringProvider": "liquid", "new": [1, {"x": 1.50}]});
+        assert_eq!(Value::Object(actions.adds[0].others.members()), expected);
     }
 
     #[test]

@@ -112,13 +112,26 @@ impl LogName {
         }
     }
 
+    /// The version that it is (a part of) a checkpoint of.
+    pub fn checkpoint(self) -> Option<Version> {
+        match self {
+            LogName::ClassicCheckpoint(version)
+            | LogName::MultiPartCheckpoint { version, .. }
+            | LogName::V2Checkpoint { version, .. } => Some(version),
+            LogName::Commit(_) | LogName::Compacted { .. } | LogName::Other => None,
+        }
+    }
+
     /// Whether it is (a part of) a checkpoint of a later version.
     pub fn is_checkpoint_after(self, version: Version) -> bool {
+        self.checkpoint().is_some_and(|found| found > version)
+    }
+
+    /// The version whose state it tells by itself or with those before it: that of a commit or of a checkpoint.
+    fn state_at(self) -> Option<Version> {
         match self {
-            LogName::ClassicCheckpoint(found)
-            | LogName::MultiPartCheckpoint { version: found, .. }
-            | LogName::V2Checkpoint { version: found, .. } => found > version,
-            LogName::Commit(_) | LogName::Compacted { .. } | LogName::Other => false,
+            LogName::Commit(version) => Some(version),
+            other => other.checkpoint(),
         }
     }
 
@@ -247,9 +260,21 @@ impl LogListing {
         self.commits().find(|(found, _)| *found == version).map(|(_, entry)| entry)
     }
 
-    /// The highest version with a commit file.
+    /// The highest version that the log tells of: commits that a checkpoint stands for may have been cleaned up.
     pub fn latest(&self) -> Version {
+        self.entries.iter().filter_map(|entry| entry.name.state_at()).max().unwrap_or(Version::NONE)
+    }
+
+    /// The highest version with a commit file.
+    pub fn latest_commit(&self) -> Version {
         self.commits().map(|(version, _)| version).max().unwrap_or(Version::NONE)
+    }
+
+    /// What tells whether a version is still the one that was read: the ETag of its commit, else that of its checkpoint.
+    pub fn mark(&self, version: Version) -> Option<&ETag> {
+        let is_of = |entry: &&LogEntry| entry.name.state_at() == Some(version);
+        let commit = self.commit(version);
+        commit.or_else(|| self.entries.iter().find(is_of)).map(|entry| &entry.etag)
     }
 }
 

@@ -55,12 +55,7 @@ pub(super) fn newest_checkpoint(root: &Location, listing: &LogListing, wanted: V
     let mut versions: Vec<Version> = listing
         .entries
         .iter()
-        .filter_map(|entry| match entry.name {
-            LogName::ClassicCheckpoint(version)
-            | LogName::MultiPartCheckpoint { version, .. }
-            | LogName::V2Checkpoint { version, .. } => Some(version),
-            _ => None,
-        })
+        .filter_map(|entry| entry.name.checkpoint())
         .filter(|version| *version <= wanted)
         .collect();
     versions.sort_unstable();

@@ -83,7 +83,7 @@ impl Snapshot {
 /// A table's log cannot be turned into a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SnapshotError {
-    #[error("there is no Delta table at {0}: `_delta_log/` has no commit")]
+    #[error("there is no Delta table at {0}: `_delta_log/` has no commit and no checkpoint")]
     NoTable(String),
     #[error("commit {missing} is missing from the log, so version {wanted} cannot be rebuilt")]
     LogGap { missing: Version, wanted: Version },

@@ -8,6 +8,8 @@ use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey, ReadObjects};
 
 /// Manifests and lists read at the same time. A manifest has about 8 MB, so this bounds memory as well.
 pub const MANIFEST_CONCURRENCY: usize = 8;
+/// Manifests that are read before the walker asks whether it may go on.
+const MANIFESTS_AT_ONCE: usize = 64;
 /// Largest metadata file, list or manifest that is read into memory.
 pub const FILE_MAX_BYTES: u64 = 128 * 1024 * 1024;
 
@@ -97,6 +99,40 @@ impl<'a> Named<'a> {
 
 type Sink<'s> = dyn FnMut(Named<'_>) + Send + 's;
 
+/// Who is told what a walk finds, and may know some of it already.
+pub trait Visit: Send {
+    /// Metadata, lists, manifests, statistics.
+    fn metadata(&mut self, at: &ObjectKey);
+
+    /// A manifest that was read. Nobody else is told what it names.
+    fn manifest(&mut self, manifest: &ManifestRef, named: &[ManifestEntry]);
+
+    /// A list that was read.
+    fn list(&mut self, _at: &ObjectKey, _manifests: &[ManifestRef]) {}
+
+    /// What a list names, if that is known: it is not read then.
+    fn known_list(&mut self, _at: &ObjectKey) -> Option<Vec<ManifestRef>> {
+        None
+    }
+
+    /// Whether it is known what a manifest names: it counts as read then.
+    fn is_known(&mut self, _manifest: &ManifestRef) -> bool {
+        false
+    }
+}
+
+struct SinkVisit<'v, 's>(&'v mut Sink<'s>);
+
+impl Visit for SinkVisit<'_, '_> {
+    fn metadata(&mut self, at: &ObjectKey) {
+        (self.0)(Named::Metadata(at));
+    }
+
+    fn manifest(&mut self, _: &ManifestRef, named: &[ManifestEntry]) {
+        named.iter().for_each(|entry| (self.0)(Named::Content { at: &entry.at, added_by: entry.added_by }));
+    }
+}
+
 impl Reachable {
     /// Hands every file that `metadata` (read at `at`) names, and `at` itself, to `sink`; files may come more than once.
     /// What an earlier call walked completely is not read again.
@@ -107,20 +143,59 @@ impl Reachable {
         metadata: &TableMetadata,
         sink: &mut Sink<'_>,
     ) -> Result<(), IcebergError> {
-        sink(Named::Metadata(at));
-        metadata.files.iter().for_each(|at| sink(Named::Metadata(at)));
-        let (lists, manifests) = self.manifests(objects, metadata, sink).await?;
-        let mut reads = stream::iter(manifests.into_iter().map(|manifest| async move {
-            let at = manifest.at.clone();
-            Ok::<_, IcebergError>((at, load_manifest(objects, manifest).await?))
+        self.walk_while(objects, at, metadata, &mut SinkVisit(sink), &|| true).await.map(|_| ())
+    }
+
+    /// Lists and manifests that were walked completely, in order.
+    pub fn walked(&self) -> Vec<ObjectKey> {
+        let mut walked: Vec<ObjectKey> = self.walked.iter().cloned().collect();
+        walked.sort();
+        walked
+    }
+
+    /// Goes on from what another one has walked.
+    pub fn having_walked(walked: impl IntoIterator<Item = ObjectKey>) -> Self {
+        Self { walked: walked.into_iter().collect() }
+    }
+
+    /// [`Reachable::walk`] that stops when `may_go_on` says so, which it is asked before each few manifests but the
+    /// first; answers whether everything was walked. The next call goes on.
+    pub async fn walk_while(
+        &mut self,
+        objects: &dyn ReadObjects,
+        at: &ObjectKey,
+        metadata: &TableMetadata,
+        visit: &mut dyn Visit,
+        may_go_on: &(dyn Fn() -> bool + Send + Sync),
+    ) -> Result<bool, IcebergError> {
+        visit.metadata(at);
+        metadata.files.iter().for_each(|at| visit.metadata(at));
+        let (lists, manifests) = self.manifests(objects, metadata, visit).await?;
+        for (index, group) in manifests.chunks(MANIFESTS_AT_ONCE).enumerate() {
+            if index > 0 && !may_go_on() {
+                return Ok(false);
+            }
+            self.walk_group(objects, group.to_vec(), visit).await?;
+        }
+        self.walked.extend(lists);
+        Ok(true)
+    }
+
+    async fn walk_group(
+        &mut self,
+        objects: &dyn ReadObjects,
+        group: Vec<ManifestRef>,
+        visit: &mut dyn Visit,
+    ) -> Result<(), IcebergError> {
+        let mut reads = stream::iter(group.into_iter().map(|manifest| async move {
+            let named = load_manifest(objects, manifest.clone()).await?;
+            Ok::<_, IcebergError>((manifest, named))
         }))
         .buffer_unordered(MANIFEST_CONCURRENCY);
-        while let Some((at, files)) = reads.try_next().await? {
-            files.iter().for_each(|entry| sink(Named::Content { at: &entry.at, added_by: entry.added_by }));
-            self.walked.insert(at);
+        while let Some((manifest, named)) = reads.try_next().await? {
+            visit.manifest(&manifest, &named);
+            self.walked.insert(manifest.at);
         }
-        drop(reads);
-        self.walked.extend(lists);
         Ok(())
     }
 
@@ -129,21 +204,29 @@ impl Reachable {
         &mut self,
         objects: &dyn ReadObjects,
         metadata: &TableMetadata,
-        sink: &mut Sink<'_>,
+        visit: &mut dyn Visit,
     ) -> Result<(Vec<ObjectKey>, Vec<ManifestRef>), IcebergError> {
         let mut lists: Vec<(ObjectKey, Option<u64>)> = Vec::new();
         let mut found = Vec::new();
         for snapshot in &metadata.snapshots {
             found.extend(snapshot.inline.iter().cloned().map(ManifestRef::bare));
             if let Some(at) = &snapshot.list {
-                sink(Named::Metadata(at));
+                visit.metadata(at);
                 lists.push((at.clone(), snapshot.data_files));
             }
         }
         lists.sort();
         lists.dedup_by(|one, other| one.0 == other.0);
         lists.retain(|(at, _)| !self.walked.contains(at));
-        let mut reads = stream::iter(lists.clone().into_iter().map(|(at, data_files)| async move {
+        let walked: Vec<ObjectKey> = lists.iter().map(|(at, _)| at.clone()).collect();
+        lists.retain(|(at, _)| match visit.known_list(at) {
+            Some(manifests) => {
+                found.extend(manifests);
+                false
+            }
+            None => true,
+        });
+        let mut reads = stream::iter(lists.into_iter().map(|(at, data_files)| async move {
             let bytes = fetch(objects, "a manifest list", &at).await?;
             let manifests = read_manifest_list(&bytes, &at)?;
             match data_files {
@@ -152,19 +235,27 @@ impl Reachable {
                     let message = format!("it names no manifest, and its snapshot has {count} data files");
                     Err(IcebergError::unreadable("a manifest list", &at, message))
                 }
-                _ => Ok(manifests),
+                _ => Ok((at, manifests)),
             }
         }))
         .buffer_unordered(MANIFEST_CONCURRENCY);
-        while let Some(manifests) = reads.try_next().await? {
+        while let Some((at, manifests)) = reads.try_next().await? {
+            visit.list(&at, &manifests);
             found.extend(manifests);
         }
         drop(reads);
-        found.iter().for_each(|manifest| sink(Named::Metadata(&manifest.at)));
+        found.iter().for_each(|manifest| visit.metadata(&manifest.at));
         // Of one manifest named twice, the description that says more comes first.
         found.sort_by(|one, other| one.at.cmp(&other.at).then(other.length_bytes.cmp(&one.length_bytes)));
         found.dedup_by(|one, other| one.at == other.at);
         found.retain(|manifest| !self.walked.contains(&manifest.at));
-        Ok((lists.into_iter().map(|(at, _)| at).collect(), found))
+        found.retain(|manifest| {
+            let is_known = visit.is_known(manifest);
+            if is_known {
+                self.walked.insert(manifest.at.clone());
+            }
+            !is_known
+        });
+        Ok((walked, found))
     }
 }

@@ -2,8 +2,8 @@
 //! commits are slow gets a longer retention than was asked for.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::refs::exact_hash;
 use crate::store::ObjectKey;
 
 /// Files whose commits are remembered: of the newest snapshots.
@@ -22,27 +22,50 @@ pub struct Delays {
     observed_ms: Vec<i64>,
 }
 
-fn hash(at: &ObjectKey) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    at.hash(&mut hasher);
-    hasher.finish()
-}
-
 impl Delays {
     /// A commit added a file.
     pub fn expect(&mut self, at: &ObjectKey, committed_ms: i64, now_ms: i64) {
+        self.expect_hash(|| exact_hash(at), committed_ms, now_ms);
+    }
+
+    /// The same for a file of which its hash is known.
+    pub fn expect_hash(&mut self, file: impl FnOnce() -> u64, committed_ms: i64, now_ms: i64) {
         // A date in the future is a clock's fault, not a delay.
         let is_recent = committed_ms > now_ms.saturating_sub(RECENT_MS) && committed_ms <= now_ms;
         if is_recent && self.committed_ms.len() < FILES_MAX {
-            self.committed_ms.insert(hash(at), committed_ms);
+            self.committed_ms.insert(file(), committed_ms);
         }
+    }
+
+    /// Adds what was found elsewhere.
+    pub fn absorb(&mut self, other: Delays) {
+        for (file, committed_ms) in other.committed_ms {
+            if self.committed_ms.len() < FILES_MAX {
+                self.committed_ms.insert(file, committed_ms);
+            }
+        }
+        self.observed_ms.extend(other.observed_ms);
     }
 
     /// A file of a listing.
     pub fn note(&mut self, at: &ObjectKey, last_modified_ms: i64) {
-        if let Some(committed_ms) = self.committed_ms.remove(&hash(at)) {
+        if self.committed_ms.is_empty() {
+            return;
+        }
+        if let Some(committed_ms) = self.committed_ms.remove(&exact_hash(at)) {
             self.observed_ms.push(committed_ms.saturating_sub(last_modified_ms).max(0));
         }
+    }
+
+    /// Files that are expected, the dates of their commits, and the delays so far, to be stored.
+    pub fn columns(&self) -> [Vec<u64>; 3] {
+        let (files, dates) = self.committed_ms.iter().map(|(file, date)| (*file, date.cast_unsigned())).unzip();
+        [files, dates, self.observed_ms.iter().map(|delay| delay.cast_unsigned()).collect()]
+    }
+
+    pub fn from_columns(files: &[u64], dates: &[u64], observed: &[u64]) -> Self {
+        let committed_ms = files.iter().copied().zip(dates.iter().map(|date| date.cast_signed())).collect();
+        Self { committed_ms, observed_ms: observed.iter().map(|delay| delay.cast_signed()).collect() }
     }
 
     /// The delay that all but one in a thousand files stay below; `None` without any file.

@@ -38,6 +38,10 @@ pub enum RefusalReason {
     TableUnknown,
     OptimizerMissing,
     OptimizerPaused,
+    /// What a run had stored of its orphans is gone.
+    ProgressLost,
+    /// Somebody asked for its end.
+    Cancelled,
     /// The time limit was met again and again without progress.
     GaveUp,
 }
@@ -66,6 +70,8 @@ impl RefusalReason {
             Self::TableUnknown => "table_unknown",
             Self::OptimizerMissing => "optimizer_missing",
             Self::OptimizerPaused => "optimizer_paused",
+            Self::ProgressLost => "progress_lost",
+            Self::Cancelled => "cancelled",
             Self::GaveUp => "gave_up",
         }
     }

@@ -2,7 +2,8 @@
 //! five days has not forgotten its first files.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::blob::hash64;
 
 /// Operations that are kept track of. With more than these nothing of an operation counts as old.
 const FAMILIES_MAX: usize = 2_000_000;
@@ -29,6 +30,17 @@ impl Families {
         }
     }
 
+    /// Operations and the dates of their youngest files, to be stored; the answer is whether there were too many.
+    pub fn columns(&self) -> (Vec<u64>, Vec<u64>, bool) {
+        let (ids, dates) = self.youngest_ms.iter().map(|(id, date)| (*id, date.cast_unsigned())).unzip();
+        (ids, dates, self.is_full)
+    }
+
+    pub fn from_columns(ids: &[u64], dates: &[u64], is_full: bool) -> Self {
+        let youngest_ms = ids.iter().copied().zip(dates.iter().map(|date| date.cast_signed())).collect();
+        Self { youngest_ms, is_full }
+    }
+
     /// Date of the youngest file among those of the same operation; `None` if there is no younger one.
     pub fn youngest_ms(&self, key: &str) -> Option<i64> {
         let found = families_of(key).filter_map(|family| self.youngest_ms.get(&family).copied()).max();
@@ -48,9 +60,7 @@ fn families_of(key: &str) -> impl Iterator<Item = u64> {
         if !is_uuid(text) || is_inside(start.checked_sub(1)) || is_inside(Some(start + UUID_LETTERS)) {
             return None;
         }
-        let mut hasher = DefaultHasher::new();
-        text.to_ascii_lowercase().hash(&mut hasher);
-        Some(hasher.finish())
+        Some(hash64(&[text.to_ascii_lowercase().as_bytes()]))
     })
 }
 

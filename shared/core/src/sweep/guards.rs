@@ -176,7 +176,7 @@ impl Judge<'_> {
             (is_marker && !self.is_swept_marker(relative, object)) || (!is_proved && self.names.is_reserved(relative));
         if self.leased.covers(&at) {
             Reason::Lease
-        } else if self.protected.iter().any(|location| is_at_or_below(location, &at)) {
+        } else if self.protected.iter().any(|location| location.may_hold(&at)) {
             Reason::OtherTablePrefix
         } else if self.foreign.covers(&at.key) {
             Reason::ForeignRootFound
@@ -239,11 +239,6 @@ impl Judge<'_> {
 fn is_marker(relative: &str) -> bool {
     let name = relative.rsplit('/').next().unwrap_or(relative);
     name.is_empty() || name.ends_with("_$folder$")
-}
-
-/// A marker object named like the folder itself counts as belonging to it.
-fn is_at_or_below(location: &Location, at: &ObjectKey) -> bool {
-    location.bucket == at.bucket && (at.key == location.prefix || location.relative(at).is_some())
 }
 
 /// The key with repeated slashes as one: `location` may end in a slash, and writers then double it.
@@ -406,7 +401,10 @@ mod tests {
             quarantine_ms: (case["sightings"] == 2).then_some(DAY_MS),
             references: &references,
             protected: &locations("other_tables"),
-            leased: &Leased::new(locations("leased"), strings(case, "leased_keys").iter().map(key).collect()),
+            leased: &Leased::new(
+                strings(case, "leased").iter().map(key).collect(),
+                strings(case, "leased_keys").iter().map(key).collect(),
+            ),
             foreign: &survey.foreign_roots(&ours),
             names: &names(case, &table),
             markers: if case["markers"] == "sweep" { Markers::Sweep } else { Markers::Keep },

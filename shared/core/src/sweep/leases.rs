@@ -14,15 +14,15 @@ use super::optimizer::load_by_name;
 use super::{CatalogDirectory, SweepError, TableDirectory, TableEntry};
 use crate::glue::{GlueException, GlueExceptionName};
 use crate::limits::OBJECT_KEY_MAX_BYTES;
-use crate::location::{Location, split_uri};
+use crate::location::{Location, LocationError, plain, split_uri};
 use crate::ports::App;
 use crate::store::{
     CancelReason, Condition, ObjectError, ObjectKey, ReadItems, ReadObjects, TransactError, Write, WriteError,
 };
 
-/// Keys and folders of one lease: an item holds so many of the longest.
+/// Keys and prefixes of one lease: an item holds so many of the longest.
 const KEYS_MAX: usize = 200;
-const FOLDERS_MAX: usize = 50;
+const PREFIXES_MAX: usize = 50;
 const LIFETIME_DEFAULT_MS: i64 = 15 * 60_000;
 const LIFETIME_MIN_MS: i64 = 60_000;
 const LIFETIME_MAX_MS: i64 = 7 * 86_400_000;
@@ -35,18 +35,42 @@ const PAGE_BYTES: usize = 1024 * 1024;
 /// What leases cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leased {
-    folders: Vec<Location>,
+    prefixes: Vec<ObjectKey>,
     keys: HashSet<ObjectKey>,
+    /// Both in the form that all spellings have in common.
+    plain_prefixes: Vec<Vec<u8>>,
+    plain_keys: HashSet<Vec<u8>>,
 }
 
 impl Leased {
-    pub fn new(folders: Vec<Location>, keys: HashSet<ObjectKey>) -> Self {
-        Self { folders, keys }
+    pub fn new(prefixes: Vec<ObjectKey>, keys: HashSet<ObjectKey>) -> Self {
+        let mut leased = Self::default();
+        leased.add(prefixes, keys);
+        leased
     }
 
+    fn add(&mut self, prefixes: impl IntoIterator<Item = ObjectKey>, keys: impl IntoIterator<Item = ObjectKey>) {
+        for at in prefixes {
+            self.plain_prefixes.push(plain(&at.key));
+            self.prefixes.push(at);
+        }
+        for at in keys {
+            self.plain_keys.insert(plain(&at.key));
+            self.keys.insert(at);
+        }
+    }
+
+    /// In any spelling: a lease only ever keeps.
     pub fn covers(&self, at: &ObjectKey) -> bool {
-        let is_at = |folder: &Location| folder.bucket == at.bucket && folder.prefix == at.key;
-        self.keys.contains(at) || self.folders.iter().any(|folder| is_at(folder) || folder.relative(at).is_some())
+        let begins = |prefix: &ObjectKey| prefix.bucket == at.bucket && at.key.starts_with(&prefix.key);
+        if self.keys.contains(at) || self.prefixes.iter().any(begins) {
+            return true;
+        }
+        if self.prefixes.is_empty() && self.keys.is_empty() {
+            return false;
+        }
+        let plain = plain(&at.key);
+        self.plain_keys.contains(&plain) || self.plain_prefixes.iter().any(|prefix| plain.starts_with(prefix))
     }
 
     /// The leases of some tables that count at a moment; those that do not any more are answered beside them.
@@ -62,8 +86,7 @@ impl Leased {
                 if lease.expires_at_ms.saturating_add(retention_ms) < now_ms {
                     over.push(lease);
                 } else {
-                    leased.folders.extend(lease.folders);
-                    leased.keys.extend(lease.keys);
+                    leased.add(lease.prefixes, lease.keys);
                 }
             }
         }
@@ -118,13 +141,13 @@ pub async fn grant_in(
         table_id: entry.id.clone(),
         lease_id: app.ports.ids.uuid().simple().to_string(),
         holder: holder(body)?,
-        folders: folders(body, &home)?,
+        prefixes: prefixes(body, &home)?,
         keys: keys(body, &home)?,
         granted_ms: now_ms,
         expires_at_ms: now_ms.saturating_add(lifetime_ms(body)?),
         revision: app.ports.ids.uuid().simple().to_string(),
     };
-    if lease.folders.is_empty() && lease.keys.is_empty() {
+    if lease.prefixes.is_empty() && lease.keys.is_empty() {
         return Err(bad("A lease names prefixes or keys: what is about to be written.".to_owned()));
     }
     put(app, &lease, Condition::Absent).await?;
@@ -275,16 +298,21 @@ fn texts<'b>(body: &'b Value, member: &str, most: usize) -> Result<Vec<&'b str>,
     list.iter().map(|text| text.as_str().ok_or_else(bad)).collect()
 }
 
-fn folders(body: &Value, home: &Location) -> Result<Vec<Location>, GlueException> {
-    let mut folders = Vec::new();
-    for uri in texts(body, "prefixes", FOLDERS_MAX)? {
-        let folder = Location::parse(uri).map_err(|error| GlueException::invalid_input(error.to_string()))?;
-        if !home.contains(&folder) || folder.prefix.len() > OBJECT_KEY_MAX_BYTES {
-            return Err(GlueException::invalid_input(format!("{folder} is not inside the table's {home}.")));
+/// Beginnings of keys, byte for byte: `…/job17-` is the beginning of `…/job17-1.parquet`. The table's location is a folder,
+/// however it is spelled.
+fn prefixes(body: &Value, home: &Location) -> Result<Vec<ObjectKey>, GlueException> {
+    let mut prefixes = Vec::new();
+    for uri in texts(body, "prefixes", PREFIXES_MAX)? {
+        let bad = |error: LocationError| GlueException::invalid_input(error.to_string());
+        let whole = Location::parse(uri).map_err(bad)?;
+        let (bucket, begin) = split_uri(uri).map_err(bad)?;
+        let begin = if whole == *home { home.key_prefix() } else { begin.trim_start_matches('/').to_owned() };
+        if bucket != home.bucket || !begin.starts_with(&home.key_prefix()) || begin.len() > OBJECT_KEY_MAX_BYTES {
+            return Err(GlueException::invalid_input(format!("{uri} is not inside the table's {home}.")));
         }
-        folders.push(folder);
+        prefixes.push(ObjectKey::new(bucket, begin));
     }
-    Ok(folders)
+    Ok(prefixes)
 }
 
 fn keys(body: &Value, home: &Location) -> Result<Vec<ObjectKey>, GlueException> {
@@ -325,7 +353,7 @@ fn describe(lease: &WriterLease) -> Map<String, Value> {
     let answer = json!({
         "lease_id": lease.lease_id,
         "holder": lease.holder,
-        "prefixes": lease.folders.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "prefixes": lease.prefixes.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "keys": lease.keys.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "granted_ms": lease.granted_ms,
         "expires_at_ms": lease.expires_at_ms,

@@ -11,9 +11,14 @@
 //! orphan a day before, and its age is that of the youngest file of its operation. Everything else is knowledge: what the
 //! table and every other table name, what is staged, what writers have announced.
 //!
-//! Not built yet: slices (a run judges its whole scope within one function call or starts again, and gives up by name),
-//! and quarantine (what is deleted is gone, but for the bucket's own versions).
+//! A run works within the time that its function has. How far it came is in its record, what it knows beside its report
+//! (`run/stored`): a reference filter with what each table said that it was built from, what the first listing showed,
+//! and the orphans that wait. The next slice asks every table what is new since, and goes on; a worker that dies is
+//! followed by one that goes on from the last record.
+//!
+//! Not built yet: quarantine (what is deleted is gone, but for the bucket's own versions).
 
+mod blob;
 mod catalog;
 mod delays;
 pub mod directory;
@@ -25,7 +30,9 @@ pub mod items;
 pub mod leases;
 pub mod message;
 pub mod optimizer;
+mod page;
 pub mod plan;
+mod ranges;
 mod refs;
 mod report;
 pub mod rest;
@@ -43,6 +50,6 @@ pub use directory::{DirectoryError, MemoryDirectory, Past, TableDirectory, Table
 pub use error::{Interruption, Refusal, RefusalReason, SweepError};
 pub use guards::Reason;
 pub use message::{Mode, SweepRequest};
-pub use plan::plan_due;
+pub use plan::{plan_due, work_pending};
 pub use refs::{Held, References};
 pub use run::{RunOutcome, sweep};

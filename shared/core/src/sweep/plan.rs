@@ -1,8 +1,8 @@
 //! Which sweeps are due, and how runs get into the queue.
 
 use super::items::{OPTIMIZER_SHARDS, OptimizerItem, PendingRun, RunOptions, RunRecord, new_run_id};
-use super::{Interruption, Mode, SweepError, SweepRequest};
-use crate::ports::{App, Deadline};
+use super::{Interruption, Mode, RunOutcome, SweepError, SweepRequest, TableDirectory, sweep};
+use crate::ports::{App, Deadline, SweepDispatch};
 use crate::store::{Condition, Query, QueueName, SortRange, Table, TransactError, Write, WriteError};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -10,6 +10,9 @@ const HOUR_MS: i64 = 3_600_000;
 const STOP_MARGIN_MS: i64 = 5_000;
 /// Tries at an item that others write as well.
 const TRIES: u32 = 4;
+
+/// Without a queue no slice of a run is begun with less time than this.
+const SLICE_MIN_MS: i64 = 60_000;
 
 /// Whether a scheduled run is to be started. The first one is due at once: it deletes nothing, since nothing is younger
 /// than the optimizer and older than the retention, and shows that the table can be read.
@@ -68,7 +71,7 @@ pub async fn plan_due(app: &App, deadline: Deadline) -> Result<PlanReport, Sweep
 
 async fn plan_one(app: &App, optimizer: OptimizerItem, report: &mut PlanReport) -> Result<(), SweepError> {
     report.optimizers = report.optimizers.saturating_add(1);
-    if !optimizer.pending.is_empty() {
+    if !optimizer.pending.is_empty() && app.settings.sweep_dispatch == SweepDispatch::Queue {
         report.sent_again = report.sent_again.saturating_add(optimizer.pending.len() as u64);
         send_pending(app, &optimizer).await?;
     }
@@ -135,17 +138,100 @@ pub async fn start_run(
     Err(Interruption::Contended("the optimizer").into())
 }
 
-/// Sends the messages of an outbox and takes them out. Sending twice is harmless: a run is worked on once.
+fn request_of(optimizer: &OptimizerItem, run: &PendingRun) -> SweepRequest {
+    SweepRequest {
+        run_id: run.run_id.clone(),
+        table_id: Some(optimizer.table_id.clone()),
+        database: optimizer.database.clone(),
+        table: optimizer.table.clone(),
+        mode: run.mode,
+    }
+}
+
+/// What the planner did without a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InlineReport {
+    /// Runs that came to their end.
+    pub finished: u64,
+    /// Runs that wait for the next time.
+    pub waiting: u64,
+}
+
+/// Without a queue: works on the runs that wait, one after the other, in the time that is left. What does not get to its
+/// end goes on the next time, from where it was.
+///
+/// # Errors
+/// A store that does not answer, or an item that cannot be read; after all others have had their turn.
+pub async fn work_pending(
+    app: &App,
+    directory: &dyn TableDirectory,
+    deadline: Deadline,
+) -> Result<InlineReport, SweepError> {
+    let mut report = InlineReport::default();
+    if app.settings.sweep_dispatch != SweepDispatch::Inline {
+        return Ok(report);
+    }
+    let mut failed = None;
+    for shard in 0..OPTIMIZER_SHARDS {
+        let mut query = Query::new(Table::Catalog, OptimizerItem::partition(shard), SortRange::All);
+        loop {
+            let page = app.ports.items.query(&query).await?;
+            for (_, item) in &page.items {
+                let Ok(optimizer) = OptimizerItem::decode(item) else { continue };
+                for run in &optimizer.pending {
+                    match work_on(app, directory, &request_of(&optimizer, run), deadline).await {
+                        Ok(true) => report.finished = report.finished.saturating_add(1),
+                        Ok(false) => report.waiting = report.waiting.saturating_add(1),
+                        Err(error) => failed = failed.or(Some(error)),
+                    }
+                }
+            }
+            query.start_after = page.next;
+            if query.start_after.is_none() {
+                break;
+            }
+        }
+    }
+    failed.map_or(Ok(report), Err)
+}
+
+/// One slice of a run; whether that was its end.
+async fn work_on(
+    app: &App,
+    directory: &dyn TableDirectory,
+    request: &SweepRequest,
+    deadline: Deadline,
+) -> Result<bool, SweepError> {
+    if deadline.left_ms(app.ports.clock.as_ref()) < SLICE_MIN_MS {
+        return Ok(false);
+    }
+    if let RunOutcome::Postponed(_) = sweep(app, directory, request, deadline).await? {
+        return Ok(false);
+    }
+    let items = app.ports.items.as_ref();
+    let table_id = request.table_id.as_deref().unwrap_or_default();
+    for _ in 0..TRIES {
+        let Some(optimizer) = OptimizerItem::load(items, table_id).await? else { return Ok(true) };
+        let mut without = OptimizerItem { revision: app.ports.ids.uuid().simple().to_string(), ..optimizer.clone() };
+        without.pending.retain(|run| run.run_id != request.run_id);
+        match items.put(&OptimizerItem::key(table_id), without.encode(), optimizer.unchanged()).await {
+            Ok(()) => return Ok(true),
+            Err(WriteError::ConditionFailed { .. }) => {}
+            Err(WriteError::Store(error)) => return Err(error.into()),
+        }
+    }
+    // It has ended; the next pass finds it so and takes it out.
+    Ok(true)
+}
+
+/// Sends the messages of an outbox and takes them out. Sending twice is harmless: a run is worked on once. Without a
+/// queue they stay, for [`work_pending`].
 async fn send_pending(app: &App, optimizer: &OptimizerItem) -> Result<(), SweepError> {
+    if app.settings.sweep_dispatch == SweepDispatch::Inline {
+        return Ok(());
+    }
     for run in &optimizer.pending {
-        let request = SweepRequest {
-            run_id: run.run_id.clone(),
-            table_id: Some(optimizer.table_id.clone()),
-            database: optimizer.database.clone(),
-            table: optimizer.table.clone(),
-            mode: run.mode,
-        };
-        app.ports.queue.send(QueueName::Sweeps, request.encode(), 0).await?;
+        app.ports.queue.send(QueueName::Sweeps, request_of(optimizer, run).encode(), 0).await?;
     }
     let mut emptied = OptimizerItem { pending: Vec::new(), ..optimizer.clone() };
     emptied.revision = app.ports.ids.uuid().simple().to_string();

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use percent_encoding::percent_decode;
-use sha2::{Digest, Sha256};
-
-use crate::location::Location;
+use super::blob::hash64;
+use super::ranges::KeySample;
+use crate::location::{Location, plain};
 use crate::store::ObjectKey;
 
 /// Folders of a table's files that are remembered as evidence; files in further ones are reported and kept.
@@ -73,18 +72,63 @@ impl Lens {
         (!self.is_anywhere).then_some(&self.elsewhere)
     }
 
+    /// What was seen so far through a recording lens, to go on with.
+    pub fn seen(&self) -> (Vec<Location>, bool) {
+        (self.elsewhere.iter().cloned().collect(), self.is_anywhere)
+    }
+
+    /// A recording lens that has seen this already.
+    pub fn having_seen(home: Vec<Location>, elsewhere: Vec<Location>, is_anywhere: bool) -> Self {
+        Self { elsewhere: elsewhere.into_iter().collect(), is_anywhere, ..Self::recording(home) }
+    }
+
+    fn note(&mut self, folder: Location) {
+        if self.elsewhere.len() < ELSEWHERE_MAX || self.elsewhere.contains(&folder) {
+            self.elsewhere.insert(folder);
+        } else {
+            self.is_anywhere = true;
+        }
+    }
+
     fn admits(&mut self, at: &ObjectKey) -> bool {
         if !self.home.iter().any(|home| home.relative(at).is_some()) {
             let folder = at.key.rsplit_once('/').map_or("", |(folder, _)| folder);
-            let folder = Location { bucket: at.bucket.clone(), prefix: folder.trim_matches('/').to_owned() };
-            if self.elsewhere.len() < ELSEWHERE_MAX || self.elsewhere.contains(&folder) {
-                self.elsewhere.insert(folder);
-            } else {
-                self.is_anywhere = true;
-            }
+            self.note(Location { bucket: at.bucket.clone(), prefix: folder.trim_matches('/').to_owned() });
         }
         self.within.as_ref().is_none_or(|(bucket, prefix)| at.bucket == *bucket && plain(&at.key).starts_with(prefix))
     }
+}
+
+/// The hashes under which one object is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameHashes {
+    pub exact: u64,
+    pub loose: u64,
+    /// Of what some readers of URIs take for the name.
+    pub cut: Option<u64>,
+    pub folder: Option<u64>,
+}
+
+impl NameHashes {
+    pub fn of(at: &ObjectKey) -> Self {
+        let cut = at.key.split_once(['?', '#']).map(|(cut, _)| loose_hash(cut));
+        Self { exact: exact_hash(at), loose: loose_hash(&at.key), cut, folder: folder_hash(at) }
+    }
+}
+
+/// What a manifest names, in hashes: of the table's own content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed<'p> {
+    pub exact: &'p [u64],
+    pub loose: &'p [u64],
+    pub folders: &'p [u64],
+    /// Files that `added_by` added, a snapshot that was made lately.
+    pub added: &'p [u64],
+    pub added_by: Option<i64>,
+    /// Bucket and prefix of folders outside the table's own location.
+    pub elsewhere: &'p [(String, String)],
+    pub is_anywhere: bool,
+    pub sample: &'p [(u64, String)],
 }
 
 /// Everything that some table needs. Sixteen bytes per file.
@@ -95,6 +139,7 @@ pub struct References {
     loose: Hashes,
     /// Folders in which content of the table lies.
     folders: HashSet<u64>,
+    sample: KeySample,
     lens: Option<Lens>,
 }
 
@@ -127,7 +172,33 @@ impl References {
         {
             self.folders.insert(folder);
         }
+        if self.lens.as_ref().is_none_or(|lens| lens.within.is_none()) {
+            self.sample.note(exact_hash(at), &at.key);
+        }
         self.add(at);
+    }
+
+    /// Adds what a manifest of the table's own is known to name.
+    pub fn add_packed(&mut self, packed: &Packed<'_>) {
+        self.exact.fresh.extend_from_slice(packed.exact);
+        self.loose.fresh.extend_from_slice(packed.loose);
+        for folder in packed.folders {
+            if self.folders.len() < FOLDERS_MAX {
+                self.folders.insert(*folder);
+            }
+        }
+        if let Some(lens) = &mut self.lens {
+            for (bucket, prefix) in packed.elsewhere {
+                lens.note(Location { bucket: bucket.clone(), prefix: prefix.clone() });
+            }
+            lens.is_anywhere |= packed.is_anywhere;
+        }
+        self.sample.note_some(packed.exact.len() as u64, packed.sample);
+    }
+
+    /// Keys of the table's own content.
+    pub fn sample(&self) -> &KeySample {
+        &self.sample
     }
 
     /// Whether content of the table lies in the same folder.
@@ -148,6 +219,26 @@ impl References {
         if let Some((cut, _)) = key.split_once(['?', '#']) {
             self.loose.fresh.push(loose_hash(cut));
         }
+    }
+
+    /// What is held, to be stored: objects by their names, pending ones, loose names, folders. Sealed before.
+    pub fn columns(&self) -> ([&[u64]; 3], Vec<u64>) {
+        let folders = self.folders.iter().copied().collect();
+        ([&self.exact.sorted, &self.pending.sorted, &self.loose.sorted], folders)
+    }
+
+    pub fn from_columns([exact, pending, loose, folders]: [Vec<u64>; 4], sample: KeySample) -> Self {
+        let hashes = |fresh| Hashes { sorted: Vec::new(), fresh };
+        let mut references = Self {
+            exact: hashes(exact),
+            pending: hashes(pending),
+            loose: hashes(loose),
+            folders: folders.into_iter().collect(),
+            sample,
+            lens: None,
+        };
+        references.seal();
+        references
     }
 
     /// Sorts what was added, so that look-ups are quick again.
@@ -171,47 +262,20 @@ impl References {
     }
 }
 
-fn hash(parts: &[&[u8]]) -> u64 {
-    let mut digest = Sha256::new();
-    for part in parts {
-        digest.update(part);
-    }
-    digest.finalize().first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
-}
-
-fn exact_hash(at: &ObjectKey) -> u64 {
-    hash(&[at.bucket.as_bytes(), b"\0", at.key.as_bytes()])
+/// The hash by which an object is known.
+pub(super) fn exact_hash(at: &ObjectKey) -> u64 {
+    hash64(&[at.bucket.as_bytes(), b"\0", at.key.as_bytes()])
 }
 
 /// Of the folder of an object; none in the root of a bucket.
 fn folder_hash(at: &ObjectKey) -> Option<u64> {
     let (folder, _) = at.key.rsplit_once('/')?;
-    Some(hash(&[at.bucket.as_bytes(), b"\0", folder.as_bytes(), b"/"]))
+    Some(hash64(&[at.bucket.as_bytes(), b"\0", folder.as_bytes(), b"/"]))
 }
 
+/// Whatever the bucket: access points, copies of a table.
 fn loose_hash(key: &str) -> u64 {
-    hash(&[&plain(key)])
-}
-
-/// One form for all spellings that some tool takes for the same object: the bucket (access points, copies of a table),
-/// repeated and leading slashes, percent signs however often encoded, plus signs for blanks.
-fn plain(key: &str) -> Vec<u8> {
-    let mut bytes = key.as_bytes().to_vec();
-    for _ in 0..3 {
-        let decoded: Vec<u8> = percent_decode(&bytes).collect();
-        if decoded == bytes {
-            break;
-        }
-        bytes = decoded;
-    }
-    let mut plain = Vec::with_capacity(bytes.len());
-    for byte in bytes {
-        let byte = if byte == b'+' { b' ' } else { byte };
-        if byte != b'/' || plain.last().is_some_and(|last| *last != b'/') {
-            plain.push(byte);
-        }
-    }
-    plain
+    hash64(&[&plain(key)])
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::guards::Reason;
-use super::items::RunRecord;
+use super::items::{ReportParts, RunRecord};
 use crate::location::Location;
 use crate::store::{Listed, ObjectError, ObjectKey, Objects, PutCondition, PutOptions};
 use crate::sweep::{Interruption, SweepError};
@@ -21,14 +21,33 @@ pub enum Kind {
     Outcomes,
 }
 
-/// Where a part lies: `<reports>/<table id>/<run id>/<attempt>-judged-<part>.jsonl`, or `outcomes-<part>.jsonl`: each
-/// attempt judges everything anew, while outcomes come together over all attempts.
-pub fn part_key(reports: &Location, record: &RunRecord, kind: Kind, part: i64) -> ObjectKey {
-    let name = match kind {
-        Kind::Judged => format!("{:03}-judged-{part:05}", record.report.attempt),
-        Kind::Outcomes => format!("outcomes-{part:05}"),
-    };
-    reports.object(&format!("{}/{}/{name}.jsonl", record.table_id, record.run_id))
+/// The folder of a run's objects: `<reports>/<table id>/<run id>`.
+pub fn run_folder(reports: &Location, record: &RunRecord) -> Location {
+    Location {
+        bucket: reports.bucket.clone(),
+        prefix: format!("{}{}/{}", reports.key_prefix(), record.table_id, record.run_id),
+    }
+}
+
+/// Where a part lies in the run's folder: `<attempt>-judged-<part>.jsonl`, or `outcomes-<part>.jsonl`.
+pub fn part_key(reports: &Location, record: &RunRecord, part: Part) -> ObjectKey {
+    run_folder(reports, record).object(&part.name())
+}
+
+/// One part of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Judged { attempt: i64, number: i64 },
+    Outcomes { number: i64 },
+}
+
+impl Part {
+    fn name(self) -> String {
+        match self {
+            Part::Judged { attempt, number } => format!("{attempt:03}-judged-{number:05}.jsonl"),
+            Part::Outcomes { number } => format!("outcomes-{number:05}.jsonl"),
+        }
+    }
 }
 
 /// The line on a listed object.
@@ -47,16 +66,23 @@ pub fn outcome_line(object: &Listed, outcome: &str) -> Value {
     json!({ "key": object.key, "size_bytes": object.size_bytes, "outcome": outcome })
 }
 
+/// The line on an orphan that the store would not delete, in the store's words.
+pub fn failed_line(object: &Listed, outcome: &str, error: &str) -> Value {
+    json!({ "key": object.key, "size_bytes": object.size_bytes, "outcome": outcome, "error": error })
+}
+
 /// Collects lines and writes parts; holds one part in memory.
 #[derive(Debug)]
 pub struct ReportWriter {
     kind: Kind,
+    folder: Location,
+    attempt: i64,
     buffer: Vec<u8>,
 }
 
 impl ReportWriter {
-    pub fn new(kind: Kind) -> Self {
-        Self { kind, buffer: Vec::new() }
+    pub fn new(kind: Kind, reports: &Location, record: &RunRecord) -> Self {
+        Self { kind, folder: run_folder(reports, record), attempt: record.attempts, buffer: Vec::new() }
     }
 
     pub fn line(&mut self, line: &Value) {
@@ -65,39 +91,29 @@ impl ReportWriter {
     }
 
     /// Writes a part if enough has come together.
-    pub async fn flush_if_full(
-        &mut self,
-        objects: &dyn Objects,
-        reports: &Location,
-        record: &mut RunRecord,
-    ) -> Result<(), SweepError> {
-        if self.buffer.len() >= PART_BYTES { self.flush(objects, reports, record).await } else { Ok(()) }
+    pub async fn flush_if_full(&mut self, objects: &dyn Objects, parts: &mut ReportParts) -> Result<(), SweepError> {
+        if self.buffer.len() >= PART_BYTES { self.flush(objects, parts).await } else { Ok(()) }
     }
 
-    /// Writes what is there.
-    pub async fn flush(
-        &mut self,
-        objects: &dyn Objects,
-        reports: &Location,
-        record: &mut RunRecord,
-    ) -> Result<(), SweepError> {
+    /// Writes what is there, and counts it in `parts`.
+    pub async fn flush(&mut self, objects: &dyn Objects, parts: &mut ReportParts) -> Result<(), SweepError> {
         if self.buffer.is_empty() {
             return Ok(());
         }
         let bytes = Bytes::from(std::mem::take(&mut self.buffer));
-        let options = PutOptions {
-            content_type: Some("application/x-ndjson".to_owned()),
-            condition: PutCondition::Absent,
-            ..PutOptions::default()
-        };
+        let mut options = PutOptions { content_type: Some("application/x-ndjson".to_owned()), ..PutOptions::default() };
+        if self.kind == Kind::Judged {
+            // Nobody else has this attempt's number.
+            let number = parts.judged.add(self.attempt);
+            let at = self.folder.object(&Part::Judged { attempt: self.attempt, number }.name());
+            objects.put(&at, bytes, &options).await?;
+            return Ok(());
+        }
+        options.condition = PutCondition::Absent;
         for _ in 0..PARTS_PASSED_MAX {
-            let part = match self.kind {
-                Kind::Judged => &mut record.report.judged,
-                Kind::Outcomes => &mut record.report.outcomes,
-            };
-            let number = *part;
-            *part = number.saturating_add(1);
-            match objects.put(&part_key(reports, record, self.kind, number), bytes.clone(), &options).await {
+            let number = parts.outcomes;
+            parts.outcomes = number.saturating_add(1);
+            match objects.put(&self.folder.object(&Part::Outcomes { number }.name()), bytes.clone(), &options).await {
                 Ok(_) => return Ok(()),
                 // Written by a worker that died, or lost its lease, before it could record it: its lines count as well.
                 Err(ObjectError::PreconditionFailed(_)) => {}

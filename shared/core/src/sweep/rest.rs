@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::items::{OptimizerItem, RunOptions, RunRecord, RunState, Tally, is_run_id};
+use super::items::{Cancellation, OptimizerItem, RunOptions, RunRecord, RunState, Tally, is_run_id};
 use super::optimizer::{decode_token, encode_token, load_by_name, runs_page};
-use super::report::{Kind, part_key};
+use super::page::PAGE_NAME;
+use super::report::{Part, part_key, run_folder};
 use super::run::explain_key;
 use super::{CatalogDirectory, Mode, SweepError, TableDirectory, TableEntry, plan};
 use crate::glue::GlueException;
@@ -37,6 +38,11 @@ pub async fn explain(
 /// [`get_in`] on the product's own catalog.
 pub async fn get(app: &App, database: &str, table: &str, run_id: &str) -> Result<Value, GlueException> {
     get_in(app, &CatalogDirectory::new(app), database, table, run_id).await
+}
+
+/// [`cancel_in`] on the product's own catalog.
+pub async fn cancel(app: &App, database: &str, table: &str, run_id: &str) -> Result<Value, GlueException> {
+    cancel_in(app, &CatalogDirectory::new(app), database, table, run_id).await
 }
 
 /// [`list_in`] on the product's own catalog.
@@ -87,7 +93,7 @@ pub async fn start_in(
         check_audited(app, &entry, &options).await?;
     }
     let started = plan::start_run(app, &entry.id, mode, &options).await?;
-    started.map(|run| describe(&run)).ok_or_else(|| no_optimizer(table))
+    started.map(|run| describe(app, &run)).ok_or_else(|| no_optimizer(table))
 }
 
 fn parse_options(body: &Value) -> Result<RunOptions, GlueException> {
@@ -155,6 +161,25 @@ pub async fn explain_in(
     Ok(explain_key(app, directory, entry, key, &options, deadline).await?)
 }
 
+/// Asks for the end of a run; answers the run, which ends as `failed` with the reason `cancelled` at its next step.
+pub async fn cancel_in(
+    app: &App,
+    directory: &dyn TableDirectory,
+    database: &str,
+    table: &str,
+    run_id: &str,
+) -> Result<Value, GlueException> {
+    let entry = load_by_name(directory, database, table).await?;
+    let run = load_run(app, &entry, run_id).await?;
+    if run.state.is_final() {
+        return Err(GlueException::invalid_input(format!("Run {run_id} has ended: it is {}.", run.state.as_str())));
+    }
+    let asked_ms = app.ports.clock.now_ms();
+    let cancellation = Cancellation { table_id: entry.id.clone(), run_id: run.run_id.clone(), asked_ms };
+    cancellation.ask(app.ports.items.as_ref()).await?;
+    Ok(describe(app, &run))
+}
+
 /// A run by its id.
 pub async fn get_in(
     app: &App,
@@ -164,7 +189,7 @@ pub async fn get_in(
     run_id: &str,
 ) -> Result<Value, GlueException> {
     let entry = load_by_name(directory, database, table).await?;
-    Ok(describe(&load_run(app, &entry, run_id).await?))
+    Ok(describe(app, &load_run(app, &entry, run_id).await?))
 }
 
 async fn load_run(app: &App, entry: &TableEntry, run_id: &str) -> Result<RunRecord, GlueException> {
@@ -189,7 +214,7 @@ pub async fn list_in(
     let after = token.map(decode_token).transpose()?;
     let (runs, next) = runs_page(app, &optimizer, RUNS_PAGE_MAX, after).await?;
     let mut answer = Map::new();
-    answer.insert("runs".to_owned(), runs.iter().map(describe).collect());
+    answer.insert("runs".to_owned(), runs.iter().map(|run| describe(app, run)).collect());
     if let Some(next) = next {
         answer.insert("next_token".to_owned(), encode_token(&next).into());
     }
@@ -210,19 +235,19 @@ pub async fn report_in(
     let index = token.map_or(Ok(0), |token| token.parse::<i64>().map_err(|_| bad_token()))?;
     let entry = load_by_name(directory, database, table).await?;
     let run = load_run(app, &entry, run_id).await?;
-    let total = run.report.judged.saturating_add(run.report.outcomes);
+    let judged = run.report.judged.total();
+    let total = judged.saturating_add(run.report.outcomes);
     if total == 0 && index == 0 {
         return Ok(json!({ "lines": [] }));
     }
     if index < 0 || index >= total {
         return Err(bad_token());
     }
-    let (kind, part) = if index < run.report.judged {
-        (Kind::Judged, index)
-    } else {
-        (Kind::Outcomes, index.saturating_sub(run.report.judged))
+    let part = match run.report.judged.find(index) {
+        Some((attempt, number)) => Part::Judged { attempt, number },
+        None => Part::Outcomes { number: index.saturating_sub(judged) },
     };
-    let at = part_key(&app.settings.reports, &run, kind, part);
+    let at = part_key(&app.settings.reports, &run, part);
     let object = match app.ports.objects.get(&at, &GetOptions::default()).await {
         Ok(object) => object,
         Err(ObjectError::NotFound(_)) => {
@@ -250,7 +275,7 @@ fn tallies(tallies: &BTreeMap<String, Tally>) -> Value {
 }
 
 /// A run. Times are milliseconds since the epoch; what is not known (yet) is null.
-fn describe(run: &RunRecord) -> Value {
+fn describe(app: &App, run: &RunRecord) -> Value {
     json!({
         "run_id": run.run_id,
         "database": run.database,
@@ -273,6 +298,8 @@ fn describe(run: &RunRecord) -> Value {
         "retention_ms": run.facts.retention_ms,
         "usual_delay_ms": run.facts.usual_delay_ms,
         "listed": run.facts.listed,
+        "progress": run.facts.live,
+        "page": run.state.is_final().then(|| run_folder(&app.settings.reports, run).object(PAGE_NAME).to_string()),
         "findings": run.facts.findings,
     })
 }

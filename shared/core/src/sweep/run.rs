@@ -3,17 +3,21 @@
 mod attempt;
 mod delete;
 mod explain;
+mod judge;
 mod knowledge;
 mod others;
+mod pace;
+mod saving;
+mod stored;
 
-use super::items::{Lease, ReportParts, RunRecord, RunState};
+use super::items::{Cancellation, Lease, Progress, RunRecord, RunState};
 use super::{Interruption, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory};
 use crate::ports::{App, Deadline};
 
 use attempt::Attempt;
 pub use explain::explain_key;
 
-/// Attempts in a row that may end without having deleted anything.
+/// Attempts in a row that may end without having got any further.
 const IDLE_ATTEMPTS_MAX: i64 = 20;
 
 /// What became of a message.
@@ -65,8 +69,6 @@ pub async fn sweep(
     record.epoch = lease.epoch;
     record.started_ms = record.started_ms.or(Some(now_ms));
     record.reason = None;
-    // Objects are judged anew; what became of those that earlier attempts deleted stays in the report.
-    record.report = ReportParts { attempt: record.attempts, judged: 0, outcomes: record.report.outcomes };
     let mut attempt = Attempt::new(app, directory, deadline, record, lease, now_ms);
     let result = match attempt.save_record().await {
         Ok(()) => attempt.work(entry).await,
@@ -96,20 +98,24 @@ async fn settle(mut attempt: Attempt<'_>, result: Result<(), SweepError>) -> Res
         Ok(()) => {
             attempt.record.state = RunState::Completed;
             attempt.record.ended_ms = Some(now_ms);
-            attempt.save_record().await.map(|()| RunOutcome::Finished(Box::new(attempt.record.clone())))
+            finish(&mut attempt).await
         }
         Err(SweepError::Refused(refusal)) => {
             attempt.fail(&refusal, now_ms);
-            attempt.save_record().await.map(|()| RunOutcome::Finished(Box::new(attempt.record.clone())))
+            finish(&mut attempt).await
         }
         Err(SweepError::Interrupted(why)) if attempt.has_given_up() => {
             let detail = format!("{IDLE_ATTEMPTS_MAX} attempts made no progress; the last one ended by: {why}");
             attempt.fail(&Refusal::new(RefusalReason::GaveUp, detail), now_ms);
-            attempt.save_record().await.map(|()| RunOutcome::Finished(Box::new(attempt.record.clone())))
+            finish(&mut attempt).await
         }
         // The record belongs to somebody else by now.
         Err(SweepError::Interrupted(Interruption::LeaseLost)) => Ok(RunOutcome::Postponed(Interruption::LeaseLost)),
         Err(SweepError::Interrupted(why)) => {
+            // What was judged rested on what is not so any more.
+            if matches!(why, Interruption::Changed(_)) {
+                attempt.start_over();
+            }
             attempt.record.reason = Some(why.as_str().to_owned());
             attempt.save_record().await.map(|()| RunOutcome::Postponed(why))
         }
@@ -122,4 +128,21 @@ async fn settle(mut attempt: Attempt<'_>, result: Result<(), SweepError>) -> Res
         Err(SweepError::Interrupted(why)) => released.map(|()| RunOutcome::Postponed(why)),
         Err(error) => Err(error),
     }
+}
+
+/// Ends the run, and then removes what only its slices needed.
+async fn finish(attempt: &mut Attempt<'_>) -> Result<RunOutcome, SweepError> {
+    let has_work = attempt.blobs > 0 || attempt.record.progress.is_stored();
+    attempt.record.progress = Progress::default();
+    attempt.record.facts.live = None;
+    attempt.put_page().await?;
+    attempt.save_record().await?;
+    if attempt.record.reason.as_deref() == Some(RefusalReason::Cancelled.as_str()) {
+        let record = &attempt.record;
+        Cancellation::forget(attempt.app.ports.items.as_ref(), &record.table_id, &record.run_id).await?;
+    }
+    if has_work {
+        attempt.forget_work().await?;
+    }
+    Ok(RunOutcome::Finished(Box::new(attempt.record.clone())))
 }

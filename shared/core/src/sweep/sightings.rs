@@ -90,7 +90,7 @@ impl Sightings {
         self.find(at, object).map(|entry| entry.candidate_since_ms).filter(|since_ms| *since_ms > 0)
     }
 
-    fn encode(&self) -> Bytes {
+    pub fn encode(&self) -> Bytes {
         let mut bytes = MAGIC.to_vec();
         for entry in &self.0 {
             bytes.extend(entry.file.to_be_bytes());
@@ -101,7 +101,7 @@ impl Sightings {
     }
 
     /// `None` for anything that was not written by [`Sightings::encode`].
-    fn decode(bytes: &[u8]) -> Option<Self> {
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (entries, rest) = bytes.strip_prefix(MAGIC)?.as_chunks::<ENTRY_BYTES>();
         if !rest.is_empty() {
             return None;

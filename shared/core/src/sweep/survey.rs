@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::SweepError;
 use super::flink::TempManifest;
 use crate::iceberg::is_metadata_name;
@@ -14,8 +16,12 @@ use crate::store::{ListRequest, Listed, ObjectKey, ReadObjects};
 /// Folders whose presence below a prefix makes that prefix the root of a table.
 const ROOT_SIGNS: [(&str, Sign); 2] = [("_delta_log", Sign::DeltaLog), (".hoodie", Sign::Hoodie)];
 
+/// Pages whose ends are remembered; of more, every second one.
+const PAGES_MAX: usize = 1024;
+
 /// What stands for a table root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Sign {
     DeltaLog,
     Hoodie,
@@ -43,6 +49,8 @@ pub struct Survey {
     pub attempts: Vec<MetadataFile>,
     /// Files from this moment on are young.
     pub young_since_ms: i64,
+    /// Last keys of pages, to share out the next listing by.
+    pub pages: Vec<String>,
 }
 
 /// A request for the pages below `folder`.
@@ -75,6 +83,42 @@ impl Survey {
         if at.key.ends_with(".avro") {
             self.attempts.push(MetadataFile { at, last_modified_ms });
         }
+    }
+
+    /// Notes where a page ended.
+    pub fn note_page(&mut self, objects: &[Listed]) {
+        if self.pages.len() >= PAGES_MAX {
+            let mut index = 0_usize;
+            self.pages.retain(|_| {
+                index = index.wrapping_add(1);
+                index.is_multiple_of(2)
+            });
+        }
+        self.pages.extend(objects.last().map(|object| object.key.clone()));
+    }
+
+    /// Notes an unreferenced file that came while the survey was under way, or after it; whether it has to be opened and
+    /// was not known.
+    pub fn note_late(&mut self, at: ObjectKey, last_modified_ms: i64) -> bool {
+        let name = at.key.rsplit('/').next().unwrap_or_default();
+        let is_temporary = TempManifest::parse(name).is_some();
+        let mut lists = Vec::new();
+        if is_metadata_name(name) {
+            lists.push(&mut self.metadata_files);
+        } else if is_temporary {
+            lists.push(&mut self.temp_manifests);
+        }
+        if name.ends_with(".avro") {
+            lists.push(&mut self.attempts);
+        }
+        let mut is_new = false;
+        for list in lists {
+            if !list.iter().any(|file| file.at == at && file.last_modified_ms == last_modified_ms) {
+                list.push(MetadataFile { at: at.clone(), last_modified_ms });
+                is_new = true;
+            }
+        }
+        is_new
     }
 
     /// Signs only, for objects that are listed once more.

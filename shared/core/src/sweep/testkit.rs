@@ -362,6 +362,26 @@ impl Iceberg {
         self.write_metadata().await;
     }
 
+    /// Puts another manifest in the place of the first, and a list that describes it so.
+    pub async fn rewrite_first_manifest(&mut self, entries: &[(i32, i32, String)]) {
+        let bytes = manifest(entries);
+        let (key, length, count) = &mut self.manifests[0];
+        (*length, *count) = (bytes.len(), entries.len());
+        let key = key.clone();
+        self.lake.put(&key, bytes).await;
+        self.metadata["snapshots"] = json!([]);
+        self.prepare(&[]).await;
+        self.point();
+    }
+
+    /// A commit that keeps one snapshot, without the oldest manifests.
+    pub async fn expire(&mut self, manifests: usize) {
+        self.manifests.drain(..manifests);
+        self.metadata["snapshots"] = json!([]);
+        self.prepare(&[]).await;
+        self.point();
+    }
+
     pub async fn commit(&mut self, entries: &[(i32, i32, String)]) {
         self.prepare(entries).await;
         self.point();
@@ -417,7 +437,7 @@ impl Hook {
         self.since.lock().unwrap().contains(&name)
     }
 
-    async fn tick(&self, name: &'static str) {
+    pub async fn tick(&self, name: &'static str) {
         if self.left.fetch_sub(1, Ordering::SeqCst) == 0 {
             let action = self.action.lock().unwrap().take();
             if let Some(action) = action {
@@ -507,6 +527,58 @@ impl Objects for Hooked {
     }
 
     async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
+        self.objects.delete_batch(bucket, doomed).await
+    }
+}
+
+/// The lake's objects with a clock that goes on with every request.
+pub struct Slow {
+    pub objects: Arc<MemoryObjects>,
+    pub clock: Arc<ManualClock>,
+    pub step_ms: i64,
+    /// Of a HEAD: many are asked at once.
+    pub head_ms: i64,
+}
+
+#[async_trait]
+impl ReadObjects for Slow {
+    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
+        self.clock.advance_ms(self.step_ms);
+        self.objects.get(at, options).await
+    }
+
+    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
+        self.clock.advance_ms(self.head_ms);
+        self.objects.head(at).await
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
+        self.clock.advance_ms(self.step_ms);
+        self.objects.list(request).await
+    }
+
+    fn object_usage(&self) -> ObjectUsage {
+        self.objects.object_usage()
+    }
+}
+
+#[async_trait]
+impl Objects for Slow {
+    async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
+        self.clock.advance_ms(self.step_ms);
+        self.objects.put(at, bytes, options).await
+    }
+
+    async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError> {
+        self.objects.copy(from, to, condition).await
+    }
+
+    async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError> {
+        self.objects.delete(at, if_match).await
+    }
+
+    async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
+        self.clock.advance_ms(self.step_ms);
         self.objects.delete_batch(bucket, doomed).await
     }
 }

@@ -163,6 +163,9 @@ fn note(name: &str) -> Option<&'static str> {
             "A dry run reports what a scheduled run would do now, and deletes nothing. A run that deletes with `backfill` or \
              `accept_share` needs `after_dry_run`, `asked_by` and `why`, which stay in its record."
         }
+        "CancelSweep" => {
+            "The run ends at its next step as `failed` with the reason `cancelled`; what it has deleted by then is gone."
+        }
         "ExplainSweep" => {
             "What a scheduled run would decide on one object now, and why. Reads the whole table to tell."
         }

@@ -171,7 +171,7 @@ impl Schemas {
                 return json!({ "type": "object", "required": ["PartitionSpecs"],
                     "properties": { "PartitionSpecs": specs, "NextToken": text } });
             }
-            "StartSweep" | "GetSweep" => return json!({ "$ref": "#/components/schemas/Sweep" }),
+            "StartSweep" | "GetSweep" | "CancelSweep" => return json!({ "$ref": "#/components/schemas/Sweep" }),
             "ListSweeps" | "GetSweepReport" => return json!({ "type": "object" }),
             "GrantLease" | "RenewLease" => return json!({ "$ref": "#/components/schemas/Lease" }),
             "ExplainSweep" => return json!({ "$ref": "#/components/schemas/SweepDecision" }),

@@ -40,7 +40,9 @@ use crate::delta::snapshot::{FileKey, LoggedCommit};
 use crate::delta::{DomainMetadata, PathError, Version};
 use crate::ports::IdentityWriters;
 use crate::store::ObjectKey;
+pub(super) use own::as_proposed;
 pub use own::landed;
+pub(super) use protocol::features_of;
 use rows::Ready;
 use winner::Winner;
 
@@ -179,7 +181,9 @@ pub fn fold<'a>(
             winner: &winner,
             folded: &mut folded,
             merged: rows::Keys::new(),
-            why_by_file: None,
+            taken_back: rows::Keys::new(),
+            came_back: rows::Keys::new(),
+            why_by_file: BTreeMap::new(),
         }
         .run()?;
     }
@@ -206,8 +210,12 @@ struct Check<'a> {
     folded: &'a mut Folded,
     /// Files that were merged with this winner.
     merged: rows::Keys,
-    /// Why a file that both sides changed rows of is judged as a whole.
-    why_by_file: Option<String>,
+    /// Files with moved rows that this winner removed, since it moved the rows back as the candidate would have.
+    taken_back: rows::Keys,
+    /// Files that are where they were again.
+    came_back: rows::Keys,
+    /// Why files that the winner took rows of are judged as a whole.
+    why_by_file: BTreeMap<ObjectKey, rows::ByFile>,
 }
 
 impl Check<'_> {
@@ -218,6 +226,7 @@ impl Check<'_> {
         self.domains()?;
         self.applications()?;
         self.backfills()?;
+        self.take_back();
         if self.merge_rows()? == Ready::Yes && self.added_files()? == Ready::Yes {
             self.removed_files()?;
         }
@@ -258,7 +267,8 @@ impl Check<'_> {
     fn remember(&mut self) {
         let rearranges = !self.winner.removes.is_empty();
         for file in &self.winner.adds {
-            if !self.winner.removes.contains_key(&file.key.at) && (file.add.data_change || rearranges) {
+            let is_new = !self.winner.removes.contains_key(&file.key.at) && !self.came_back.contains(&file.key.at);
+            if is_new && (file.add.data_change || rearranges) {
                 self.folded.fresh.insert(file.key.at.clone());
             }
         }

@@ -2,7 +2,9 @@
 //!
 //! A candidate that moves rows leaves out the bins whose inputs are gone; where nothing is left it is superseded. A
 //! candidate that changes rows takes a winner's bin back: the output goes, the inputs come back as they were, and the
-//! candidate's own actions stay what they are. Bins are those that statistics prove; else the commit is one bin.
+//! candidate's own actions stay what they are. Where a later winner moved that output on, its bin is taken back as well;
+//! where one took the same move back, nothing is left to do. Bins are those that statistics prove; else the commit is one
+//! bin.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +12,7 @@ use super::{Check, Conflict};
 use crate::commit::facts::AtRead;
 use crate::commit::read_set;
 use crate::commit::row_level::bins::{Bin, bins};
+use crate::commit::row_level::edits::UndoneBin;
 use crate::commit::verdict::Refusal;
 use crate::delta::snapshot::{LoggedCommit, key_of_add};
 use crate::delta::{Actions, AddFile, DeletionVector, RemoveFile};
@@ -25,7 +28,7 @@ pub(super) enum Undoing {
 }
 
 /// Inputs as they were, as far as that is known.
-enum Inputs {
+pub(super) enum Inputs {
     Known(Vec<(ObjectKey, AddFile)>),
     NotLoaded,
     Unknown,
@@ -58,31 +61,65 @@ impl Check<'_> {
         let found = if is_plain { bins(self.inputs.table, &files, &outputs) } else { None };
         let holds = |bin: &Bin| bin.inputs.iter().any(|at| inputs.get(*at).is_some_and(|(input, _)| input == key));
         let Some(bin) = found.iter().flatten().find(|bin| holds(bin)) else {
-            return Err(Conflict::Superseded(refusal));
+            return Err(superseded(refusal));
         };
         let dropped = bin.inputs.iter().filter_map(|at| inputs.get(*at)).map(|(input, _)| input.clone());
         self.folded.dropped.extend(dropped);
         let dropped = bin.outputs.iter().filter_map(|at| candidate.add_keys.get(*at)).cloned();
         self.folded.dropped.extend(dropped);
         if candidate.removed.iter().all(|input| self.folded.dropped.contains(input)) {
-            return Err(Conflict::Superseded(refusal));
+            return Err(superseded(refusal));
         }
         Ok(())
     }
 
-    /// Takes back the part of a winning rearrangement that moved rows of a file that the candidate changes.
+    /// Forgets moves that the winner took back itself: their outputs are gone as they were, and every input is there again, or
+    /// what the winner made of it. From here on it is judged by what it did to the inputs.
+    pub(super) fn take_back(&mut self) {
+        let bins = std::mem::take(&mut self.folded.rows.undone.bins);
+        for bin in bins {
+            if self.is_taken_back(&bin) {
+                self.taken_back.extend(bin.outputs.into_keys());
+                self.came_back.extend(bin.inputs.into_keys().chain(bin.own));
+            } else {
+                self.folded.rows.undone.bins.push(bin);
+            }
+        }
+    }
+
+    fn is_taken_back(&self, bin: &UndoneBin) -> bool {
+        let winner = self.winner;
+        let is_added = |key: &ObjectKey| winner.adds.iter().find(|added| added.key.at == *key);
+        let is_gone = |key: &ObjectKey, id: Option<String>| {
+            winner.removes.get(key).is_some_and(|remove| id_of(&remove.deletion_vector) == id)
+        };
+        let goes =
+            |(key, add): (&ObjectKey, &AddFile)| is_gone(key, id_of(&add.deletion_vector)) && is_added(key).is_none();
+        let is_back = |key: &ObjectKey, id: Option<String>| match winner.removes.contains_key(key) {
+            true => is_gone(key, id),
+            false => is_added(key).is_some_and(|added| added.key.dv_id == id),
+        };
+        !winner.has_doubles
+            && bin.outputs.iter().all(goes)
+            && bin.inputs.iter().all(|(key, add)| is_back(key, id_of(&add.deletion_vector)))
+            && bin.own.iter().all(|key| is_back(key, self.live_vector(key)))
+    }
+
+    /// Takes back the part of a winning rearrangement that moved rows of a file that the candidate changes, or that would go
+    /// with the moves that it takes back.
     pub(super) fn undo(&mut self, key: &ObjectKey, remove: &RemoveFile) -> Undoing {
         let (candidate, winner) = (self.inputs.candidate, self.winner);
         let moves = read_set::is_rearrangement(&winner.commit.actions);
-        let changes = !candidate.is_rearrangement() && candidate.removed.contains(key);
+        let output = self.folded.rows.undone.output(key).map(|add| id_of(&add.deletion_vector));
+        let changes = !candidate.is_rearrangement() && (candidate.removed.contains(key) || output.is_some());
         if !moves || !changes || !self.inputs.table.has_deletion_vectors || self.winner_clusters() {
             return Undoing::No;
         }
-        if self.folded.rows.undone.own.contains(key) {
+        if self.folded.rows.undone.is_own(key) {
             return Undoing::Done;
         }
         // The winner moved exactly what the candidate replaces.
-        if self.live_vector(key) != id_of(&remove.deletion_vector) {
+        if output.unwrap_or_else(|| self.live_vector(key)) != id_of(&remove.deletion_vector) {
             return Undoing::No;
         }
         let removed: Vec<(&ObjectKey, &RemoveFile)> =
@@ -101,18 +138,47 @@ impl Check<'_> {
         let found = bins(self.inputs.table, &files, &outputs).unwrap_or_default();
         let holds = |bin: &&Bin| bin.inputs.iter().any(|at| inputs.get(*at).is_some_and(|(input, _)| input == key));
         let bin = found.iter().find(holds).unwrap_or(&whole);
-        let comes_back = bin.inputs.iter().filter_map(|at| inputs.get(*at));
-        let (own, others): (Vec<_>, Vec<_>) = comes_back.partition(|(input, _)| candidate.removed.contains(input));
-        // What the candidate adds by itself cannot come back as well.
-        if others.iter().any(|(input, _)| candidate.added.contains(input)) {
-            return Undoing::No;
-        }
-        let undone = &mut self.folded.rows.undone;
-        undone.own.extend(own.iter().map(|(input, _)| input.clone()));
-        undone.inputs.extend(others.iter().map(|(input, add)| (input.clone(), add.clone())));
+        let moved = bin.inputs.iter().filter_map(|at| inputs.get(*at));
         let outputs = bin.outputs.iter().filter_map(|at| winner.adds.get(*at));
-        undone.outputs.extend(outputs.map(|added| (added.key.at.clone(), added.add.clone())));
-        undone.versions.insert(winner.commit.version);
+        let outputs = outputs.map(|added| (added.key.at.clone(), added.add.clone())).collect();
+        self.undo_bin(moved, outputs)
+    }
+
+    fn undo_bin<'i>(
+        &mut self,
+        moved: impl Iterator<Item = &'i (ObjectKey, AddFile)>,
+        outputs: BTreeMap<ObjectKey, AddFile>,
+    ) -> Undoing {
+        let candidate = self.inputs.candidate;
+        let versions = [self.winner.commit.version].into();
+        let mut bin = UndoneBin { outputs, versions, ..UndoneBin::default() };
+        // Outputs of moves that are taken back anyway: they are gone, and stay so.
+        let mut gone = BTreeSet::new();
+        for (input, add) in moved {
+            if self.folded.rows.undone.output(input).is_some() {
+                gone.insert(input.clone());
+            } else if candidate.removed.contains(input) {
+                bin.own.insert(input.clone());
+            } else if candidate.added.contains(input) {
+                // What the candidate adds by itself cannot come back as well.
+                return Undoing::No;
+            } else {
+                bin.inputs.insert(input.clone(), add.clone());
+            }
+        }
+        let known = std::mem::take(&mut self.folded.rows.undone.bins);
+        for mut earlier in known {
+            if earlier.outputs.keys().any(|output| gone.contains(output)) {
+                earlier.outputs.retain(|output, _| !gone.contains(output));
+                bin.outputs.append(&mut earlier.outputs);
+                bin.inputs.append(&mut earlier.inputs);
+                bin.own.append(&mut earlier.own);
+                bin.versions.append(&mut earlier.versions);
+            } else {
+                self.folded.rows.undone.bins.push(earlier);
+            }
+        }
+        self.folded.rows.undone.bins.push(bin);
         Undoing::Done
     }
 
@@ -127,7 +193,7 @@ impl Check<'_> {
     }
 
     /// The entries that removes took away: brought by earlier winners, or there when the candidate read.
-    fn inputs_of(&mut self, removes: &[(&ObjectKey, &RemoveFile)], earlier: &[&LoggedCommit]) -> Inputs {
+    pub(super) fn inputs_of(&mut self, removes: &[(&ObjectKey, &RemoveFile)], earlier: &[&LoggedCommit]) -> Inputs {
         let mut found = Vec::with_capacity(removes.len());
         let (mut is_loaded, mut is_known) = (true, true);
         let brought = brought(self.inputs.table.root, earlier, removes);
@@ -162,6 +228,12 @@ impl Check<'_> {
     pub(super) fn winner_clusters(&self) -> bool {
         clusters(&self.winner.commit.actions)
     }
+}
+
+fn superseded(mut refusal: Refusal) -> Conflict {
+    refusal.advice =
+        "nothing: others changed or moved what this commit was to move; what is left, the next one takes".to_owned();
+    Conflict::Superseded(refusal)
 }
 
 /// The last entries that commits added of the files that are removed.

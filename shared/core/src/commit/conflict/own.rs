@@ -3,7 +3,7 @@
 use crate::commit::candidate::Candidate;
 use crate::commit::isolation::ROW_TRACKING_DOMAIN;
 use crate::commit::keys::content_hash;
-use crate::commit::row_level::edits::TAG_PROPOSAL;
+use crate::commit::row_level::edits::{TAG_ACTIONS, TAG_PROPOSAL, actions_hash};
 use crate::commit::verdict::{Exception, Refusal};
 use crate::delta::snapshot::LoggedCommit;
 use crate::delta::{Actions, Version};
@@ -20,14 +20,18 @@ pub fn landed<'a>(
             return Ok(Some(winner.version));
         }
         // Published with other rows than it was proposed with.
-        if proposal_of(winner) == Some(&candidate.sha256) {
+        if tag_of(winner, TAG_PROPOSAL) == Some(&candidate.sha256) {
             return Ok(Some(winner.version));
         }
         let txn_id = winner.actions.commit_info.as_ref().and_then(|info| info.text("txnId"));
         if candidate.txn_id().is_none() || candidate.txn_id() != txn_id {
             continue;
         }
-        if as_proposed(&candidate.actions).same_but_for_info(&as_proposed(&winner.actions)) {
+        let is_same = match tag_of(winner, TAG_ACTIONS) {
+            Some(actions) => actions == actions_hash(&candidate.bytes),
+            None => as_proposed(&candidate.actions).same_but_for_info(&as_proposed(&winner.actions)),
+        };
+        if is_same {
             return Ok(Some(winner.version));
         }
         return Err(Refusal::new(
@@ -41,19 +45,19 @@ pub fn landed<'a>(
     Ok(None)
 }
 
-/// The proposal that we published with changes, as the commit says.
-fn proposal_of(winner: &LoggedCommit) -> Option<&str> {
-    winner.actions.commit_info.as_ref()?.0.get("tags")?.get(TAG_PROPOSAL)?.as_str()
+/// What we said in a commit that we published with changes.
+fn tag_of<'a>(winner: &'a LoggedCommit, tag: &str) -> Option<&'a str> {
+    winner.actions.commit_info.as_ref()?.0.get("tags")?.get(tag)?.as_str()
 }
 
-/// The actions without what depends on the version that they became.
-fn as_proposed(actions: &Actions) -> Actions {
+/// The actions without what depends on the version that they became, and on the time at which they were written down.
+pub(in crate::commit) fn as_proposed(actions: &Actions) -> Actions {
     let mut actions = actions.clone();
     for add in &mut actions.adds {
-        (add.base_row_id, add.default_row_commit_version) = (None, None);
+        (add.base_row_id, add.default_row_commit_version, add.modification_time) = (None, None, 0);
     }
     for remove in &mut actions.removes {
-        (remove.base_row_id, remove.default_row_commit_version) = (None, None);
+        (remove.base_row_id, remove.default_row_commit_version, remove.deletion_timestamp) = (None, None, None);
     }
     actions.domains.retain(|domain| domain.domain != ROW_TRACKING_DOMAIN);
     if let Some(metadata) = &mut actions.metadata {

@@ -102,7 +102,7 @@ fn is_upgrading_reorg(operation: Option<&str>) -> bool {
 }
 
 /// Listed features, and those that an older writer version implies.
-fn features_of(protocol: &Protocol) -> BTreeSet<&str> {
+pub(in crate::commit) fn features_of(protocol: &Protocol) -> BTreeSet<&str> {
     let writer = protocol.min_writer_version;
     let implied = IMPLIED_FEATURES.iter().filter(|(from, _)| (*from..7).contains(&writer)).map(|(_, name)| *name);
     let listed = [&protocol.reader_features, &protocol.writer_features].into_iter().flatten().flatten();

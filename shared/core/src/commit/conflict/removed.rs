@@ -18,7 +18,13 @@ impl Check<'_> {
             if self.folded.dropped.contains(key) || self.merged.contains(key) {
                 continue;
             }
-            if self.folded.rows.undone.outputs.contains_key(key) {
+            if self.taken_back.contains(key) {
+                continue;
+            }
+            if self.folded.rows.undone.output(key).is_some() {
+                if matches!(self.undo(key, remove), Undoing::Done) {
+                    continue;
+                }
                 let text = format!("version {} took up rows that were moved before: {}", self.version(), remove.path);
                 let refusal = self.refusal(Exception::ConcurrentDeleteReadException, "SAME_FILE", text);
                 return Err(refusal.file(&remove.path).into());
@@ -67,10 +73,15 @@ impl Check<'_> {
 
     /// Says why rows did not decide where both sides changed them.
     fn explained(&self, key: &ObjectKey, mut refusal: Refusal) -> Refusal {
-        if self.pair(key).is_some() && self.winner.replaced(key).is_some() {
-            let why = self.why_by_file.clone().or_else(|| self.statement.err().map(str::to_owned));
-            let unwritten = || "rows that the commit matched and did not write may be among them".to_owned();
-            refusal.more.push(clip(&format!("not judged by rows: {}", why.unwrap_or_else(unwritten))));
+        let why = self.why_by_file.get(key);
+        if why.is_some_and(|why| why.is_over_budget) {
+            refusal.reason = "ALLOTTED_TIME_EXCEEDED".to_owned();
+        }
+        let both_changed = self.pair(key).is_some() && self.winner.replaced(key).is_some();
+        if why.is_some() || both_changed {
+            let text = why.map(|why| why.text.as_str()).or(self.statement.err());
+            let unwritten = "rows that the commit matched and did not write may be among them";
+            refusal.more.push(clip(&format!("not judged by rows: {}", text.unwrap_or(unwritten))));
         }
         refusal
     }
@@ -82,7 +93,7 @@ impl Check<'_> {
     }
 
     /// Why the candidate may have read rows of the file.
-    fn was_read(&mut self, key: &ObjectKey, remove: &RemoveFile) -> Option<&'static str> {
+    pub(super) fn was_read(&mut self, key: &ObjectKey, remove: &RemoveFile) -> Option<&'static str> {
         let candidate = self.inputs.candidate;
         // Named, removed, or added once more as it was: the candidate looked at exactly this file.
         if candidate.read_files.contains(key) || candidate.added.contains(key) {

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::moves::Inputs;
 use super::winner::Added;
 use super::{Check, Conflict};
 use crate::commit::candidate::Candidate;
 use crate::commit::facts::AtRead;
 use crate::commit::row_level::edits::{Deleted, Merge};
 use crate::commit::row_level::merge::{Meeting, SAMPLE_MAX, SameRows, meet, new_rows};
-use crate::commit::row_level::{RowFacts, vector_key};
+use crate::commit::row_level::{Loss, Lost, Match, RowFacts, vector_key};
 use crate::commit::table_facts::FileValues;
 use crate::commit::verdict::{Exception, Refusal};
 use crate::delta::deletion_vector::{RowSet, VectorError};
@@ -35,10 +36,34 @@ pub(super) enum Ready {
 /// What becomes of one file that both sides changed.
 enum Met {
     Apart(RowSet),
+    /// Unless the candidate read what the winner deleted: the next look decides.
+    PerhapsApart(RowSet),
     SameRows(SameRows),
     NotYet,
     /// File-level rules decide; and why rows cannot.
-    ByFile(Option<String>),
+    ByFile(ByFile),
+}
+
+/// Why rows do not decide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ByFile {
+    pub text: String,
+    /// They could, if so much were read.
+    pub is_over_budget: bool,
+}
+
+impl From<String> for ByFile {
+    fn from(text: String) -> Self {
+        ByFile { text, is_over_budget: false }
+    }
+}
+
+/// Whether the candidate read rows that a winner took away.
+enum Unread {
+    Yes,
+    /// It was asked for.
+    NotLoaded,
+    No(ByFile),
 }
 
 fn id_of(vector: &Option<DeletionVector>) -> Option<String> {
@@ -84,12 +109,18 @@ impl<'a> Check<'a> {
             let Some(added) = winner.replaced(key) else { continue };
             match self.meet(key, (own_remove, own_add), (*remove, added))? {
                 Met::Apart(rows) => self.take(key, added, Deleted::Rows(rows)),
+                Met::PerhapsApart(rows) => {
+                    ready = Ready::NotYet;
+                    self.take(key, added, Deleted::Rows(rows));
+                }
                 Met::NotYet => {
                     ready = Ready::NotYet;
                     self.take(key, added, Deleted::NotLoaded);
                 }
                 Met::SameRows(rows) => same.push(rows),
-                Met::ByFile(why) => self.why_by_file = why.or(self.why_by_file.take()),
+                Met::ByFile(why) => {
+                    self.why_by_file.insert(key.clone(), why);
+                }
             }
         }
         match same.first() {
@@ -116,7 +147,7 @@ impl<'a> Check<'a> {
             None => (own_remove.deletion_vector.clone(), None),
         };
         if id_of(&live) != id_of(&remove.deletion_vector) {
-            return Ok(Met::ByFile(Some("the winner found the file under another deletion vector".to_owned())));
+            return Ok(by_file("the winner found the file under another deletion vector"));
         }
         let vectors = [
             self.rows_of(&own_remove.deletion_vector),
@@ -130,7 +161,7 @@ impl<'a> Check<'a> {
                     Rows::Unreadable(error) if at == 1 => return Err(unreadable(error, own_add).into()),
                     Rows::Unreadable(error) => {
                         let text = format!("a deletion vector of {} cannot be read: {error}", added.add.path);
-                        return Ok(Met::ByFile(Some(text)));
+                        return Ok(by_file(&text));
                     }
                     _ => {}
                 }
@@ -138,18 +169,51 @@ impl<'a> Check<'a> {
             return Ok(Met::NotYet);
         };
         let Some(own) = new_rows(&base, &current) else {
-            return Ok(Met::ByFile(Some("the commit takes deleted rows back".to_owned())));
+            return Ok(by_file("the commit takes deleted rows back"));
         };
         let so_far = match so_far {
             Some(Deleted::Rows(rows)) => rows,
             Some(Deleted::NotLoaded) => return Ok(Met::NotYet),
             Some(Deleted::AsProposed) | None => current.into_owned(),
         };
-        Ok(match meet(&own, &so_far, &found, &won) {
-            Meeting::Apart(rows) => Met::Apart(rows),
-            Meeting::SameRows(count, sample) => Met::SameRows(SameRows { file: added.add.path.clone(), count, sample }),
-            Meeting::Shrinks => Met::ByFile(Some("the winner took deleted rows back".to_owned())),
+        let merged = match meet(&own, &so_far, &found, &won) {
+            Meeting::Apart(rows) => rows,
+            Meeting::SameRows(count, sample) => {
+                return Ok(Met::SameRows(SameRows { file: added.add.path.clone(), count, sample }));
+            }
+            Meeting::Shrinks => return Ok(by_file("the winner took deleted rows back")),
+        };
+        let state = vector_states(remove, Some(added.add));
+        Ok(match self.is_unread(key, added.add, state, Lost::These(won.difference(&found))) {
+            Unread::Yes => Met::Apart(merged),
+            Unread::NotLoaded => Met::PerhapsApart(merged),
+            Unread::No(why) => Met::ByFile(why),
         })
+    }
+
+    /// Whether none of the rows that the winner took away satisfies what the candidate read. Whatever a writer says of
+    /// itself, that is asked of the rows: one that it read and did not write makes what it wrote out of date. Bounds beside a
+    /// vector need not hold for rows that are deleted by now. `state` tells losses of one file apart.
+    fn is_unread(&mut self, key: &ObjectKey, add: &AddFile, state: String, rows: Lost) -> Unread {
+        let at = (key.clone(), state);
+        let Some(found) = self.row_facts().and_then(|facts| facts.losses.get(&at)) else {
+            self.folded.rows.needs.losses.insert(at, Loss { add: add.clone(), rows });
+            return Unread::NotLoaded;
+        };
+        let (path, version) = (&add.path, self.version());
+        let text = match found {
+            Match::No => return Unread::Yes,
+            Match::Row(row, values) => {
+                format!("version {version} took row {row} ({values}) of {path}, which this commit may have read")
+            }
+            Match::TooMuch(why) => {
+                format!("version {version} took rows of {path}, which this commit may have read: {why}")
+            }
+            Match::Unknown(why) => {
+                format!("the rows that version {version} took of {path} cannot be told: {why}")
+            }
+        };
+        Unread::No(ByFile { text, is_over_budget: matches!(found, Match::TooMuch(_)) })
     }
 
     /// Where the winner brought new images of the rows, the candidate should have read those; else the rows are gone.
@@ -178,7 +242,7 @@ impl<'a> Check<'a> {
                 Some(merge) => (id_of(&merge.add.deletion_vector), merge.deleted.clone()),
                 None => (id_of(&own_remove.deletion_vector), Deleted::AsProposed),
             };
-            if live == added.key.dv_id && !self.folded.rows.undone.own.contains(key) {
+            if live == added.key.dv_id && !self.folded.rows.undone.is_own(key) {
                 let line = winner.line(added);
                 self.folded.rows.merges.insert(key.clone(), Merge { add: added.add.clone(), line, deleted });
             }
@@ -186,7 +250,7 @@ impl<'a> Check<'a> {
     }
 
     /// Whether the candidate, judged by rows, does not mind that the winner took rows of a file that it changed nothing of:
-    /// it matched none of them. Until vectors are read the answer is yes, and they are asked for.
+    /// it read none of them. Until vectors and rows are read the answer is yes, and they are asked for.
     pub(super) fn does_not_mind(&mut self, key: &ObjectKey, remove: &RemoveFile) -> bool {
         let candidate = self.inputs.candidate;
         let Ok(statement) = self.statement else { return false };
@@ -196,25 +260,66 @@ impl<'a> Check<'a> {
         if !self.only_scanned(key) {
             return false;
         }
-        let winner = self.winner;
-        let Some(added) = winner.replaced(key) else {
-            return !winner.has_doubles && (remove.data_change || !self.winner_clusters());
-        };
-        // It only ever got more rows where there was no vector before.
-        if remove.deletion_vector.is_none() {
+        // As bounds tell it, of the rows that were there before.
+        if self.was_read(key, remove).is_none() {
             return true;
         }
-        match (self.rows_of(&remove.deletion_vector), self.rows_of(&added.add.deletion_vector)) {
-            (Rows::Known(base), Rows::Known(won)) => base.is_subset(&won),
-            (Rows::Unreadable(_), _) | (_, Rows::Unreadable(_)) => false,
-            _ => true,
+        let winner = self.winner;
+        let found = match winner.replaced(key) {
+            Some(added) => self.lost_rows(remove, added.add).map(|rows| (added.add.clone(), rows)),
+            None if winner.has_doubles || (!remove.data_change && self.winner_clusters()) => Err(None),
+            None => self.lost_file(key, remove),
+        };
+        let unread = match found {
+            Ok((add, rows)) => {
+                let state = vector_states(remove, winner.replaced(key).map(|added| added.add));
+                self.is_unread(key, &add, state, rows)
+            }
+            Err(None) => return false,
+            Err(Some(unread)) => unread,
+        };
+        match unread {
+            Unread::Yes | Unread::NotLoaded => true,
+            Unread::No(why) => {
+                self.why_by_file.insert(key.clone(), why);
+                false
+            }
+        }
+    }
+
+    /// The rows that a winner deleted; nothing where it took some back.
+    fn lost_rows(&mut self, remove: &RemoveFile, added: &AddFile) -> Result<Lost, Option<Unread>> {
+        match (self.rows_of(&remove.deletion_vector), self.rows_of(&added.deletion_vector)) {
+            (Rows::Known(base), Rows::Known(won)) => new_rows(&base, &won).map(Lost::These).ok_or(None),
+            (Rows::Unreadable(error), _) | (_, Rows::Unreadable(error)) => {
+                let text = format!("a deletion vector of {} cannot be read: {error}", added.path);
+                Err(Some(Unread::No(text.into())))
+            }
+            _ => Err(Some(Unread::NotLoaded)),
+        }
+    }
+
+    /// The rows of a file that a winner removed, and the file as it was.
+    fn lost_file(&mut self, key: &ObjectKey, remove: &RemoveFile) -> Result<(AddFile, Lost), Option<Unread>> {
+        let add = match self.inputs_of(&[(key, remove)], self.earlier) {
+            Inputs::Known(found) => found.into_iter().next().map(|(_, add)| add).ok_or(None)?,
+            Inputs::NotLoaded => return Err(Some(Unread::NotLoaded)),
+            Inputs::Unknown => return Err(None),
+        };
+        match self.rows_of(&remove.deletion_vector) {
+            Rows::Known(gone) => Ok((add, Lost::AllBut(gone.into_owned()))),
+            Rows::Unreadable(error) => {
+                let text = format!("the deletion vector of {} cannot be read: {error}", add.path);
+                Err(Some(Unread::No(text.into())))
+            }
+            Rows::NotLoaded => Err(Some(Unread::NotLoaded)),
         }
     }
 
     /// Files that the writer names may have been read for more than its condition, unless the condition explains it.
     fn only_scanned(&mut self, key: &ObjectKey) -> bool {
         let candidate = self.inputs.candidate;
-        if !candidate.read_files.contains(key) || candidate.matched_equals_written == Some(true) {
+        if !candidate.read_files.contains(key) {
             return true;
         }
         let Some(files) = self.inputs.files.filter(|files| files.knows(key)) else {
@@ -229,6 +334,17 @@ impl<'a> Check<'a> {
             AtRead::Absent | AtRead::Unknown => false,
         }
     }
+}
+
+fn by_file(text: &str) -> Met {
+    Met::ByFile(text.to_owned().into())
+}
+
+/// The vectors before and after, or that the file is gone.
+fn vector_states(remove: &RemoveFile, added: Option<&AddFile>) -> String {
+    let of = |vector: &Option<DeletionVector>| vector.as_ref().map_or_else(|| "none".to_owned(), vector_key);
+    let after = added.map_or_else(|| "gone".to_owned(), |add| of(&add.deletion_vector));
+    format!("{} / {after}", of(&remove.deletion_vector))
 }
 
 /// The candidate's own vector is not what it says.

@@ -98,9 +98,7 @@ fn is_blind(actions: &Actions, recorded: Option<Blindness>) -> bool {
     match recorded {
         Some(Blindness::Reading) => false,
         Some(Blindness::Blind) => only_appends && actions.adds.iter().all(|add| add.data_change),
-        None => {
-            let declared = read_set::declared(actions).ok().flatten();
-            read_set::is_blind_append(actions, declared.as_ref())
-        }
+        // A declaration that is not understood may say anything.
+        None => read_set::declared(actions).is_ok_and(|declared| read_set::is_blind_append(actions, declared.as_ref())),
     }
 }

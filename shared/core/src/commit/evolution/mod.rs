@@ -1,9 +1,11 @@
 //! A commit that brings metaData or protocol: what it may change of an existing table, what a new table must have.
 //!
 //! `diff` finds what changes, `mode` how the commit means it, `rules` what is allowed then; `mapping` and
-//! `widening` keep the bookkeeping of column ids and types, `properties` the table's properties.
+//! `widening` keep the bookkeeping of column ids and types, `properties` the table's properties; `downgrade` says when a
+//! feature may go.
 
 pub mod diff;
+mod downgrade;
 mod mapping;
 pub mod mode;
 mod properties;
@@ -14,10 +16,11 @@ use std::collections::BTreeSet;
 
 use super::constraints;
 use super::verdict::{Exception, Refusal, clip};
-use crate::delta::features::{self, UnsupportedTable};
+use crate::delta::Metadata;
+use crate::delta::features::UnsupportedTable;
 use crate::delta::schema::{DataType, Field, MappingMode, Schema, SchemaError, join};
-use crate::delta::{Metadata, Protocol};
 
+pub use downgrade::{TableAfter, check_protocol_change};
 pub use mode::{Mode, mode_of};
 pub use rules::{Evolution, TableChange, check_metadata_change};
 
@@ -148,34 +151,8 @@ fn refuse(reason: &str, text: String, advice: &str) -> Refusal {
     Refusal::new(Exception::SchemaMismatchException, reason, text, advice)
 }
 
-/// Checks a protocol action on an existing table: nothing may be taken back.
-pub fn check_protocol_change(old: &Protocol, new: &Protocol) -> Result<(), Refusal> {
-    let lost = [(&old.reader_features, &new.reader_features), (&old.writer_features, &new.writer_features)]
-        .into_iter()
-        .flat_map(|(before, after)| {
-            let after = after.as_deref().unwrap_or_default();
-            before.iter().flatten().filter(move |feature| !after.contains(feature))
-        })
-        .next();
-    if let Some(feature) = lost {
-        return Err(downgrade(format!("the commit drops the table feature `{feature}`")));
-    }
-    if new.min_reader_version < old.min_reader_version || new.min_writer_version < old.min_writer_version {
-        return Err(downgrade("the commit lowers the table's protocol versions".to_owned()));
-    }
-    if !features::is_catalog_managed(old) && features::is_catalog_managed(new) {
-        return Err(downgrade("the commit makes the table catalog-managed".to_owned()));
-    }
-    Ok(())
-}
-
-fn downgrade(text: String) -> Refusal {
-    Refusal::new(
-        Exception::UnsupportedTableException,
-        "PROTOCOL_DOWNGRADE",
-        text,
-        "such a change needs checks over the table's history; make it without the validator",
-    )
+fn refuse_downgrade(text: String, advice: &str) -> Refusal {
+    Refusal::new(Exception::UnsupportedTableException, "PROTOCOL_DOWNGRADE", text, advice)
 }
 
 #[cfg(test)]

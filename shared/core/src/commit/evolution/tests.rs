@@ -1,4 +1,5 @@
 use super::*;
+use crate::delta::Protocol;
 use serde_json::{Value, json};
 
 fn protocol(writer: i64, features: &[&str]) -> Protocol {
@@ -93,21 +94,34 @@ fn ids_partitions_and_properties_are_guarded() {
     assert_eq!(check_new_metadata(&old, &odd, None).unwrap_err().reason, "PARTITION_COLUMN");
 }
 
-#[test]
-fn protocols_only_grow() {
-    let protocol = |writer, features: &[&str]| Protocol {
-        min_reader_version: 1,
-        min_writer_version: writer,
-        reader_features: None,
-        writer_features: Some(features.iter().map(|name| (*name).to_owned()).collect()),
+#[tokio::test]
+async fn a_feature_goes_if_the_head_shows_nothing_of_it_whoever_left_it_there() {
+    use crate::commit::tests::judging::{Scene, domain, info, metadata, protocol};
+    const ALL: [&str; 4] = ["appendOnly", "checkConstraints", "deletionVectors", "domainMetadata"];
+    let table = |properties: Value| Scene::table(&[], &ALL, properties);
+    let without = |feature: &str| {
+        let rest: Vec<&str> = ALL.into_iter().filter(|name| *name != feature).collect();
+        vec![protocol(&rest), info("DROP FEATURE", json!({}))]
     };
-    assert_eq!(
-        check_protocol_change(&protocol(7, &["appendOnly"]), &protocol(7, &["appendOnly", "invariants"])),
-        Ok(())
-    );
-    assert!(check_protocol_change(&protocol(7, &["appendOnly"]), &protocol(7, &[])).is_err());
-    assert!(check_protocol_change(&protocol(7, &[]), &protocol(2, &[])).is_err());
-    assert!(check_protocol_change(&protocol(7, &[]), &protocol(7, &["catalogManaged"])).is_err());
+    let refused = "UnsupportedTableException PROTOCOL_DOWNGRADE";
+    for feature in ["appendOnly", "checkConstraints", "domainMetadata"] {
+        assert_eq!(table(json!({})).candidate(without(feature)).outcome().await, "admitted", "{feature}");
+    }
+    assert_eq!(table(json!({})).candidate(without("deletionVectors")).outcome().await, refused);
+    let append_only = table(json!({"delta.appendOnly": "true"}));
+    assert_eq!(append_only.clone().candidate(without("appendOnly")).outcome().await, refused);
+    // In the same commit.
+    let mut off = without("appendOnly");
+    off.push(metadata(&append_only, json!({"delta.appendOnly": "false"})));
+    assert_eq!(append_only.candidate(off).outcome().await, "admitted");
+    let constrained = table(json!({"delta.constraints.c": "id > 0"}));
+    assert_eq!(constrained.candidate(without("checkConstraints")).outcome().await, refused);
+    // By a winner, whom the commit has not seen.
+    let winner = vec![domain("mine", "{}"), info("X", json!({}))];
+    let outcome = table(json!({})).won_by(winner).candidate(without("domainMetadata")).outcome().await;
+    assert_eq!(outcome, refused);
+    let there = table(json!({})).with_files([domain("mine", "{}")]);
+    assert_eq!(there.candidate(without("domainMetadata")).outcome().await, refused);
 }
 
 #[test]

@@ -148,13 +148,14 @@ impl Search<'_> {
                     }
                 })
                 .collect();
-            if rows > 0
-                && self.question.reads.may_match(&all)
+            let end = first.saturating_add(rows);
+            if self.question.reads.may_match(&all)
+                && (first..end).any(|row| !(self.is_deleted)(row))
                 && let Some(found) = self.group(index, first, rows).await?
             {
                 return Ok(found);
             }
-            first = first.saturating_add(rows);
+            first = end;
         }
         Ok(FoundRow::None)
     }

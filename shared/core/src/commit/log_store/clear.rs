@@ -14,7 +14,7 @@ pub async fn clear_old(ctx: Context<'_>, head: &Head) -> Result<(), CommitError>
     if !is_new {
         return Ok(());
     }
-    for entry in since(ctx, &head.root, Version(0)).await? {
+    for entry in since(ctx, &head.root, Version(0)).await?.entries {
         if entry.completion == Completion::Complete || is_older(ctx, head, &entry).await? {
             tracing::info!(root = %head.root, version = entry.version.0, "an entry of the table before is taken away");
             take_away(ctx, &entry).await?;

@@ -1,6 +1,7 @@
 //! Item: a version's entry in `delta_log`, in the layout of Delta's S3DynamoDBLogStore. Not ours to change: `complete`
 //! is a text, `tempPath` is relative to `_delta_log`, `expireTime` (seconds) stands on complete entries only.
 
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use uuid::Uuid;
 
 use crate::delta::Version;
@@ -29,11 +30,61 @@ pub struct Entry {
     item: Item,
 }
 
-/// The table's path as Hadoop's writers spell it, and as delta-rs does. A claim takes both.
-pub fn spellings(root: &Location) -> [String; 2] {
-    let plain = root.to_string();
-    let hadoop = plain.replacen("s3://", "s3a://", 1);
-    [plain, hadoop]
+/// What delta-rs encodes in the path of a table: what its URLs cannot hold. (Probed on 1.6.0, which does not take `^`,
+/// `|`, `[`, `]` and `\` as they are: who has them in a path encodes them himself.)
+const ENCODED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// Every way in which other writers spell the table's path; a claim takes all of them. Two, where the path needs no
+/// percent-encoding: delta-rs says `s3://`, Hadoop's writers say `s3a://`. Hadoop's write the path as it is, delta-rs writes
+/// the URL that it was given, encoded where it has to be: both are there under both schemes, where they differ.
+pub fn spellings(root: &Location) -> Vec<String> {
+    let mut paths = vec![root.prefix.clone()];
+    for percent in [Percent::WhereAmbiguous, Percent::Always] {
+        let path = encoded(&root.prefix, percent);
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    let both = |path: &String| ["s3", "s3a"].map(|scheme| spelled(scheme, &root.bucket, path));
+    paths.iter().flat_map(both).collect()
+}
+
+fn spelled(scheme: &str, bucket: &str, path: &str) -> String {
+    let slash = if path.is_empty() { "" } else { "/" };
+    format!("{scheme}://{bucket}{slash}{path}")
+}
+
+/// Which `%` of a path are encoded. URLs may hold one that nobody can take for the beginning of an encoded byte.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Percent {
+    WhereAmbiguous,
+    Always,
+}
+
+fn encoded(path: &str, percent: Percent) -> String {
+    let mut text = String::new();
+    for (index, part) in path.split('%').enumerate() {
+        if index > 0 {
+            let is_ambiguous = part.len() >= 2 && part.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+            text.push_str(if is_ambiguous || percent == Percent::Always { "%25" } else { "%" });
+        }
+        text.extend(utf8_percent_encode(part, ENCODED));
+    }
+    text
 }
 
 pub fn file_name(version: Version) -> String {
@@ -50,19 +101,24 @@ pub fn temp_path(root: &Location, key: &str) -> String {
     key.strip_prefix(folder.as_str()).unwrap_or(key).to_owned()
 }
 
+/// An item under the name of a version that is no entry as the log store writes them: nobody can tell whether the version
+/// is held, and by which bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OddItem {
+    pub key: Key,
+    pub version: Version,
+    pub trouble: DecodeError,
+}
+
 impl Entry {
     /// Reads an entry; none for names that are no version (other tools may keep their own).
-    pub fn decode(key: Key, item: Item) -> Result<Option<Entry>, DecodeError> {
+    pub fn decode(key: Key, item: Item) -> Option<Result<Entry, OddItem>> {
         let name = std::str::from_utf8(key.sk.as_bytes()).unwrap_or_default();
-        let Some(version) = name.strip_suffix(".json").and_then(Version::parse) else { return Ok(None) };
-        let completion = match item.text("complete")? {
-            "true" => Completion::Complete,
-            "false" => Completion::Incomplete,
-            other => {
-                return Err(DecodeError::Invalid { field: "complete".into(), message: format!("`{other}`") });
-            }
-        };
-        Ok(Some(Entry { version, temp_path: item.text("tempPath")?.to_owned(), completion, key, item }))
+        let version = name.strip_suffix(".json").and_then(Version::parse)?;
+        Some(match parts(&item) {
+            Ok((completion, temp_path)) => Ok(Entry { version, temp_path, completion, key, item }),
+            Err(trouble) => Err(OddItem { key, version, trouble }),
+        })
     }
 
     /// Where the entry's bytes are. None: the path leads out of the log, and is never read.
@@ -96,6 +152,15 @@ impl Entry {
             Condition::equals("complete", complete),
         ])
     }
+}
+
+fn parts(item: &Item) -> Result<(Completion, String), DecodeError> {
+    let completion = match item.text("complete")? {
+        "true" => Completion::Complete,
+        "false" => Completion::Incomplete,
+        other => return Err(DecodeError::Invalid { field: "complete".into(), message: format!("`{other}`") }),
+    };
+    Ok((completion, item.text("tempPath")?.to_owned()))
 }
 
 fn expire_time_s(now_ms: i64) -> i64 {
@@ -187,8 +252,29 @@ mod tests {
         assert_eq!(entry("../../x", "true").temp_key(&root()), None);
         assert_eq!(entry("", "true").temp_key(&root()), None);
         let odd = Item::from([("tempPath".to_owned(), "x".into()), ("complete".to_owned(), "yes".into())]);
-        assert!(Entry::decode(key("s3://b/wh/t", Version(7)), odd.clone()).is_err());
+        let read = Entry::decode(key("s3://b/wh/t", Version(7)), odd.clone()).unwrap();
+        assert_eq!(read.unwrap_err().version, Version(7));
         let other = Key::new(Table::DeltaLog, "s3://b/wh/t", "settings");
-        assert_eq!(Entry::decode(other, odd), Ok(None));
+        assert_eq!(Entry::decode(other, odd), None);
+    }
+
+    #[test]
+    fn every_writers_spelling_of_the_path_is_known() {
+        for (prefix, paths) in [
+            ("", vec![""]),
+            ("wh/t", vec!["/wh/t"]),
+            // What delta-rs leaves as it is.
+            ("a~!$&'()*+,;=:@-_.b", vec!["/a~!$&'()*+,;=:@-_.b"]),
+            ("sp ace/ä", vec!["/sp ace/ä", "/sp%20ace/%C3%A4"]),
+            ("日\u{7f}", vec!["/日\u{7f}", "/%E6%97%A5%7F"]),
+            (r#"a"<>`{}#?^|[]\b"#, vec![r#"/a"<>`{}#?^|[]\b"#, "/a%22%3C%3E%60%7B%7D%23%3F%5E%7C%5B%5D%5Cb"]),
+            ("100% x", vec!["/100% x", "/100%%20x", "/100%25%20x"]),
+            ("a%b", vec!["/a%b", "/a%25b"]),
+            ("a%20b%", vec!["/a%20b%", "/a%2520b%", "/a%2520b%25"]),
+        ] {
+            let expected: Vec<String> =
+                paths.iter().flat_map(|path| [format!("s3://b{path}"), format!("s3a://b{path}")]).collect();
+            assert_eq!(spellings(&Location::new("b", prefix)), expected, "{prefix}");
+        }
     }
 }

@@ -8,9 +8,9 @@ use super::super::head::{self, Age, LogStore};
 use super::super::publish;
 use super::super::verdict::{Exception, Refusal};
 use super::super::view::{View, ViewError};
-use super::{Completion, Entry, clear_old, complete, newest, of_table, rescue, since, take_away};
-use crate::delta::Version;
+use super::{Completion, Entry, OddItem, Seen, clear_old, complete, newest, of_table, rescue, since, take_away};
 use crate::delta::log::commit_key;
+use crate::delta::{Strictness, Version, parse_commit};
 use crate::store::{GetOptions, Object, ObjectError};
 
 /// What a look at the log store found.
@@ -43,12 +43,14 @@ pub async fn inspect(ctx: Context<'_>, view: &mut View, look: Look) -> Result<In
         return Ok(Inspection::Fine);
     }
     clear_old(ctx, &view.head).await?;
-    let entries = if view.head.version == Version::NONE {
+    let seen = if view.head.version == Version::NONE {
         newest(ctx, &view.root).await?
     } else {
         since(ctx, &view.root, view.head.version).await?
     };
-    if entries.iter().any(|entry| !entry.is_ours()) && log_store == LogStore::Off {
+    let Seen { entries, odd } = seen;
+    let is_foreign = !odd.is_empty() || entries.iter().any(|entry| !entry.is_ours());
+    if is_foreign && log_store == LogStore::Off {
         tracing::info!(root = %view.root, "the table is shared with writers of a log store");
         log_store = LogStore::Shared;
     }
@@ -61,7 +63,37 @@ pub async fn inspect(ctx: Context<'_>, view: &mut View, look: Look) -> Result<In
             other => return Ok(other),
         }
     }
+    for item in &odd {
+        match settle_odd(ctx, view, item).await? {
+            Inspection::Fine => {}
+            other => return Ok(other),
+        }
+    }
     Ok(Inspection::Fine)
+}
+
+/// An item that is no entry is never touched. Of a version that is in the log it holds nobody up.
+async fn settle_odd(ctx: Context<'_>, view: &View, item: &OddItem) -> Result<Inspection, ViewError> {
+    if item.version <= view.latest {
+        rescue::notice_odd(ctx, &view.head, std::slice::from_ref(item)).await?;
+        return Ok(Inspection::Fine);
+    }
+    if is_in_log(ctx, view, item.version).await? {
+        return Ok(Inspection::Moved);
+    }
+    let alarm = rescue::odd_alarm(ctx, item);
+    let kind = alarm.kind;
+    let refusal = Refusal::new(Exception::DamagedLogException, kind.name(), alarm.text.clone(), kind.advice());
+    alarm::raise(ctx, &view.root, view.head.generation, alarm).await?;
+    Ok(Inspection::Refused(refusal))
+}
+
+async fn is_in_log(ctx: Context<'_>, view: &View, version: Version) -> Result<bool, CommitError> {
+    match ctx.ports().objects.head(&commit_key(&view.root, version)).await {
+        Ok(_) => Ok(true),
+        Err(ObjectError::NotFound(_)) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn settle(ctx: Context<'_>, view: &mut View, entry: &Entry) -> Result<Inspection, ViewError> {
@@ -78,10 +110,8 @@ async fn settle(ctx: Context<'_>, view: &mut View, entry: &Entry) -> Result<Insp
         }
         return Ok(Inspection::Fine);
     }
-    match ctx.ports().objects.head(&commit_key(&view.root, entry.version)).await {
-        Ok(_) => return Ok(Inspection::Moved),
-        Err(ObjectError::NotFound(_)) => {}
-        Err(error) => return Err(CommitError::from(error).into()),
+    if is_in_log(ctx, view, entry.version).await? {
+        return Ok(Inspection::Moved);
     }
     if entry.is_ours() {
         return ours(ctx, view, entry).await;
@@ -125,6 +155,13 @@ async fn foreign(ctx: Context<'_>, view: &View, entry: &Entry) -> Result<Inspect
                 entry.version, entry.temp_path
             );
             refused(ctx, view, entry, AlarmKind::LogStoreBytesMissing, text).await
+        }
+        Some(bytes) if parse_commit(&bytes, Strictness::Log).is_err() => {
+            let text = format!(
+                "version {} was begun by another writer, and its bytes ({}) are no commit",
+                entry.version, entry.temp_path
+            );
+            refused(ctx, view, entry, AlarmKind::LogStoreBytesUnreadable, text).await
         }
         Some(bytes) => {
             tracing::info!(root = %view.root, version = entry.version.0, "finishing the commit of another writer");

@@ -16,22 +16,22 @@ mod rescue;
 
 pub use clear::clear_old;
 pub use entry::{
-    Completion, Entry, absence_checks, claim_writes, complete_writes, file_name, key, spellings, temp_path,
+    Completion, Entry, OddItem, absence_checks, claim_writes, complete_writes, file_name, key, spellings, temp_path,
 };
 pub use inspect::{Inspection, Look, inspect};
-pub use rescue::{Overtaken, notice, rescue_all};
+pub use rescue::{Overtaken, notice, notice_odd, rescue_all};
 
 use super::context::Context;
 use super::error::CommitError;
 use super::head::{Head, LogStore};
 use crate::delta::{Metadata, Version};
 use crate::location::Location;
-use crate::store::{Consistency, Direction, Key, Query, Sort, SortRange, Table, Write, WriteError, get_every};
+use crate::store::{Consistency, Direction, Item, Key, Query, Sort, SortRange, Table, Write, WriteError, get_every};
 
 /// Property of a Delta table (`metaData.configuration`).
 pub const PROPERTY: &str = "lakewarden.logStore";
 pub const DYNAMODB: &str = "dynamodb";
-/// Entries that one look reads for each spelling.
+/// Entries that one look reads for each spelling of the path.
 const LOOK_MAX: usize = 1_000;
 
 /// Whether claims of the table are shared, as far as head and metadata tell.
@@ -40,14 +40,31 @@ pub fn of_table(head: &Head, metadata: Option<&Metadata>) -> LogStore {
     if wanted.is_some_and(|value| value.eq_ignore_ascii_case(DYNAMODB)) { LogStore::Shared } else { head.log_store }
 }
 
+/// What stands in `delta_log` for a table.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub entries: Vec<Entry>,
+    pub odd: Vec<OddItem>,
+}
+
+impl Seen {
+    pub fn take(&mut self, key: Key, item: Item) {
+        match Entry::decode(key, item) {
+            Some(Ok(entry)) => self.entries.push(entry),
+            Some(Err(odd)) => self.odd.push(odd),
+            None => {}
+        }
+    }
+}
+
 /// The newest entry under each spelling: what a writer of the log store would look at.
-async fn newest(ctx: Context<'_>, root: &Location) -> Result<Vec<Entry>, CommitError> {
+async fn newest(ctx: Context<'_>, root: &Location) -> Result<Seen, CommitError> {
     let range = |_: &str| (SortRange::All, Direction::Descending, 1);
     read(ctx, root, range).await
 }
 
-/// Entries of `from` and later versions, under both spellings.
-async fn since(ctx: Context<'_>, root: &Location, from: Version) -> Result<Vec<Entry>, CommitError> {
+/// Entries of `from` and later versions, under every spelling.
+async fn since(ctx: Context<'_>, root: &Location, from: Version) -> Result<Seen, CommitError> {
     let first = Sort::Text(file_name(Version(from.0.max(0))));
     read(ctx, root, |_| (SortRange::AtLeast(first.clone()), Direction::Ascending, LOOK_MAX)).await
 }
@@ -57,8 +74,8 @@ async fn read(
     ctx: Context<'_>,
     root: &Location,
     range: impl Fn(&str) -> (SortRange, Direction, usize),
-) -> Result<Vec<Entry>, CommitError> {
-    let mut entries = Vec::new();
+) -> Result<Seen, CommitError> {
+    let mut seen = Seen::default();
     for path in spellings(root) {
         let (range, direction, limit) = range(&path);
         let mut query = Query::new(Table::DeltaLog, path, range);
@@ -68,7 +85,7 @@ async fn read(
             let page = ctx.ports().items.query(&query).await?;
             read += page.items.len();
             for (key, item) in page.items {
-                entries.extend(Entry::decode(key, item)?);
+                seen.take(key, item);
             }
             match page.next {
                 Some(next) if read < limit => query.start_after = Some(next),
@@ -76,7 +93,7 @@ async fn read(
             }
         }
     }
-    Ok(entries)
+    Ok(seen)
 }
 
 /// Takes the entries of a claim away whose bytes are nowhere, so that the next proposal can have the version.
@@ -89,14 +106,11 @@ pub async fn withdraw_writes(
     let keys: Vec<Key> = spellings(root).iter().map(|path| key(path, version)).collect();
     let found = get_every(&*ctx.ports().items, &*ctx.ports().clock, &keys, Consistency::Strong).await?;
     let ours = temp_path(root, bytes_key);
-    let mut writes = Vec::new();
-    for (key, item) in found {
-        let entry = Entry::decode(key, item)?;
-        for entry in entry.into_iter().filter(|entry| entry.temp_path == ours) {
-            writes.push(Write::Delete { key: entry.key.clone(), condition: entry.unchanged() });
-        }
-    }
-    Ok(writes)
+    let mut seen = Seen::default();
+    found.into_iter().for_each(|(key, item)| seen.take(key, item));
+    // Ours are none of the odd ones; of these the next look speaks.
+    let ours = seen.entries.iter().filter(|entry| entry.temp_path == ours);
+    Ok(ours.map(|entry| Write::Delete { key: entry.key.clone(), condition: entry.unchanged() }).collect())
 }
 
 /// Marks an entry complete; somebody else may have been faster.

@@ -6,14 +6,15 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::super::alarm::{self, Alarm, AlarmKind};
+use super::super::conflict::as_proposed;
 use super::super::context::Context;
 use super::super::door::redelivery;
 use super::super::error::CommitError;
 use super::super::head::{Age, Head, LogStore};
 use super::super::keys::{self, ProposalId, content_hash};
-use super::{Completion, Entry, complete, since};
+use super::{Completion, Entry, OddItem, complete, since};
 use crate::delta::log::{StagedKey, commit_key};
-use crate::delta::{Strictness, Version, parse_commit};
+use crate::delta::{Actions, Strictness, Version, parse_commit};
 use crate::store::{GetOptions, ObjectError, PutCondition, PutOptions, QueueName, Write};
 
 /// A commit that was overtaken.
@@ -61,12 +62,17 @@ async fn report(ctx: Context<'_>, head: &Head, entry: &Entry) -> Result<(), Comm
     alarm::raise(ctx, &head.root, head.generation, alarm).await
 }
 
+/// Whether both are one commit, written twice. An id alone proves nothing: there are writers that give none, or the same
+/// one to everything they do.
 fn is_same_transaction(meant: &Bytes, published: &Bytes) -> bool {
-    let txn_id = |bytes: &Bytes| {
-        let actions = parse_commit(bytes, Strictness::Log).ok()?;
-        actions.commit_info.as_ref().and_then(|info| info.text("txnId")).map(str::to_owned)
+    let (Ok(meant), Ok(published)) = (parse_commit(meant, Strictness::Log), parse_commit(published, Strictness::Log))
+    else {
+        return false;
     };
-    txn_id(meant).is_some_and(|id| Some(id) == txn_id(published))
+    let txn_id =
+        |actions: &Actions| actions.commit_info.as_ref().and_then(|info| info.text("txnId")).map(str::to_owned);
+    let has_id = txn_id(&meant).is_some_and(|id| !id.is_empty());
+    has_id && txn_id(&meant) == txn_id(&published) && as_proposed(&meant).same_but_for_info(&as_proposed(&published))
 }
 
 /// The same commit is the same proposal, however often it is found.
@@ -134,6 +140,23 @@ async fn compare(ctx: Context<'_>, head: &Head, entry: &Entry) -> Result<Option<
 /// Looks at every entry that is still there, also of versions long judged and of such that nobody judged: a slow writer may
 /// take a version that others have gone past, and after that nobody may commit through us.
 pub async fn rescue_all(ctx: Context<'_>, head: &Head) -> Result<Vec<Overtaken>, CommitError> {
-    let entries = since(ctx, &head.root, Version(0)).await?;
-    notice(ctx, head, entries.iter().filter(|entry| !entry.is_ours())).await
+    let seen = since(ctx, &head.root, Version(0)).await?;
+    notice_odd(ctx, head, &seen.odd).await?;
+    notice(ctx, head, seen.entries.iter().filter(|entry| !entry.is_ours())).await
+}
+
+/// Items that are no entries: somebody has to look at them.
+pub async fn notice_odd(ctx: Context<'_>, head: &Head, odd: &[OddItem]) -> Result<(), CommitError> {
+    for item in odd {
+        alarm::raise(ctx, &head.root, head.generation, odd_alarm(ctx, item)).await?;
+    }
+    Ok(())
+}
+
+pub(super) fn odd_alarm(ctx: Context<'_>, item: &OddItem) -> Alarm {
+    let text = format!(
+        "delta_log has an item for version {} that cannot be read ({}): tablePath {}",
+        item.version, item.trouble, item.key.pk
+    );
+    Alarm::new(AlarmKind::LogStoreItemUnreadable, item.version, &item.key.pk, &text, ctx.now_ms())
 }

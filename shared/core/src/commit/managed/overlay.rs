@@ -10,7 +10,7 @@ use crate::commit::error::CommitError;
 use crate::commit::head::Head;
 use crate::commit::keys::{self, content_hash};
 use crate::commit::path_filter::PathCollector;
-use crate::commit::table_state::TableState;
+use crate::commit::table_state::{TableState, timestamp_of};
 use crate::commit::version_record::VersionRecord;
 use crate::commit::view::{self, SMALL_FILES, View, ViewError, snapshot_error};
 use crate::delta::log::{LogListing, commit_key, list_log};
@@ -140,7 +140,7 @@ async fn read_state(
     let mut timestamp_ms = None;
     if features::has_in_commit_timestamps_on(&snapshot.metadata) {
         let last = snapshot::read_commit(objects, root, at).await.map_err(snapshot_error)?;
-        timestamp_ms = last.actions.commit_info.as_ref().and_then(|info| info.number("inCommitTimestamp"));
+        timestamp_ms = timestamp_of(&last).or(Some(last.last_modified_ms));
     }
     let mut state = TableState::of_log(&snapshot, paths, timestamp_ms);
     for commit in commits {

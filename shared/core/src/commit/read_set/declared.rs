@@ -7,7 +7,8 @@
 //!   | {"op": "in", "col": C, "values": [V…]} | {"op": "isNull", "col": C}      C = text | [text…]    V = JSON scalar
 //! ```
 //!
-//! Known shapes are held to; an `op` that is not known is TRUE, so that later versions can say more.
+//! Known shapes are held to, and members that are not known are refused: a misspelt one would narrow what was read. An `op`
+//! that is not known is TRUE, so that later versions can say more.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -42,7 +43,7 @@ pub struct DeclaredFile {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 struct Raw {
     v: Option<i64>,
     whole_table: bool,
@@ -94,6 +95,16 @@ impl Reader {
         self.parts += 1;
         if depth >= PREDICATE_MAX_DEPTH || self.parts > PREDICATE_MAX_PARTS {
             return Ok(Predicate::Unknown);
+        }
+        let known: &[&str] = match op {
+            "and" | "or" | "not" => &["op", "args"],
+            "isNull" => &["op", "col"],
+            "in" => &["op", "col", "values"],
+            "=" | "<>" | "<" | "<=" | ">" | ">=" => &["op", "col", "value"],
+            _ => return Ok(Predicate::Unknown),
+        };
+        if let Some(other) = members.keys().find(|name| !known.contains(&name.as_str())) {
+            return Err(format!("`{op}` has no member `{}`", other.chars().take(60).collect::<String>()));
         }
         let comparison = match op {
             "and" => return Ok(Predicate::And(self.args(op, members, depth)?)),

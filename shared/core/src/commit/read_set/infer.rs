@@ -5,30 +5,79 @@
 //! | DELETE, UPDATE | text, or a JSON list of texts | the rows that satisfy one of them; all without one |
 //! | WRITE in another mode than append | text | the rows that satisfy it; all without one |
 //! | MERGE | text beside `mergePredicate` | the rows that satisfy it, unless there are clauses for what the source lacks |
-//! | anything else with files | | the whole table |
-//! | anything else without files | | nothing |
+//! | without files: an append, [`READ_NO_ROWS`] unless the metaData has rules that rows must satisfy | | nothing |
+//! | anything else, with files or without | | the whole table |
+//!
+//! A statement about the table that adds a constraint read the rows that must satisfy it; from its metaData alone it cannot
+//! be told from one that leaves the constraints as they are.
 //!
 //! Of a MERGE only a `predicate` that names no table counts: in one that does, or that has Spark's attribute ids, a column
 //! may be the source's.
 
 use super::predicate::{Origin, Predicate, ReadPredicate};
 use super::{Reads, spark, text as sql};
-use crate::delta::{Actions, CommitInfo};
+use crate::delta::{Actions, CommitInfo, Metadata};
 
 /// Longer predicates are unknown.
 const TEXT_MAX_BYTES: usize = 64 * 1024;
 
+/// Statements that say nothing of rows, and work that found nothing to do. Where they have files they count as unknown.
+pub const READ_NO_ROWS: [&str; 23] = [
+    "ADD COLUMN",
+    "ADD COLUMNS",
+    "ADD FEATURE",
+    "CHANGE COLUMN",
+    "CHANGE COLUMNS",
+    "CLUSTER BY",
+    "COMPUTE STATS",
+    "DROP COLUMNS",
+    "DROP CONSTRAINT",
+    "OPTIMIZE",
+    "RENAME COLUMN",
+    "REORG",
+    "SET TBLPROPERTIES",
+    "UNSET TBLPROPERTIES",
+    "UPDATE COLUMN METADATA",
+    "UPDATE FIELD METADATA",
+    "UPDATE SCHEMA",
+    "UPDATE TABLE METADATA",
+    "UPGRADE PROTOCOL",
+    "ROW TRACKING BACKFILL",
+    "ROW TRACKING UNBACKFILL",
+    "VACUUM END",
+    "VACUUM START",
+];
+
+/// Marks of rules for rows, in the schema's text.
+const RULES_IN_SCHEMA: [&str; 2] = ["delta.invariants", "delta.generationExpression"];
+
 /// What a commit without a declaration read that is neither a blind append nor a rearrangement.
 pub fn reads_of(actions: &Actions) -> Reads {
-    let has_files = !(actions.adds.is_empty() && actions.removes.is_empty() && actions.cdc.is_empty());
-    let unknown = if has_files { Reads::WholeTable } else { rows(Vec::new()) };
-    let Some(info) = &actions.commit_info else { return unknown };
+    let Some(info) = &actions.commit_info else { return Reads::WholeTable };
     match info.text("operation") {
         Some("DELETE" | "UPDATE") => alternatives(info),
-        Some("WRITE") if has_files && replaces_rows(info) => alternatives(info),
+        Some("WRITE") if replaces_rows(info) => alternatives(info),
         Some("MERGE") => merge(info).map_or(Reads::WholeTable, |predicate| rows(vec![predicate])),
-        _ => unknown,
+        Some(operation) if reads_no_rows(operation, info, actions) => rows(Vec::new()),
+        _ => Reads::WholeTable,
     }
+}
+
+fn reads_no_rows(operation: &str, info: &CommitInfo, actions: &Actions) -> bool {
+    if !(actions.adds.is_empty() && actions.removes.is_empty() && actions.cdc.is_empty()) {
+        return false;
+    }
+    let is_append = |mode: &str| info.parameter(mode).is_none_or(|mode| mode.eq_ignore_ascii_case("append"));
+    match operation {
+        "WRITE" => info.parameter("mode").is_some() && is_append("mode") && info.parameter("predicate").is_none(),
+        "STREAMING UPDATE" => is_append("outputMode"),
+        _ => READ_NO_ROWS.contains(&operation) && !actions.metadata.as_ref().is_some_and(has_rules_for_rows),
+    }
+}
+
+fn has_rules_for_rows(metadata: &Metadata) -> bool {
+    metadata.configuration.keys().any(|name| name.to_ascii_lowercase().starts_with("delta.constraints."))
+        || RULES_IN_SCHEMA.iter().any(|mark| metadata.schema_string.contains(mark))
 }
 
 /// An append has no predicate of its own: if it read the table, nobody tells what.
@@ -71,6 +120,14 @@ fn parse(text: &str, info: &CommitInfo) -> ReadPredicate {
     };
     let origin = if dialect == sql::Dialect::DataFusion { Origin::Sql } else { Origin::UnquotedSql };
     ReadPredicate { predicate: sql::parse(text, dialect), origin }
+}
+
+/// Whether a MERGE may change rows that its source does not have: what it says of the rows that it looked up is then not
+/// all that it read.
+pub fn changes_what_the_source_lacks(actions: &Actions) -> bool {
+    let clauses = actions.commit_info.as_ref().filter(|info| info.text("operation") == Some("MERGE"));
+    let clauses = clauses.and_then(|info| info.parameter("notMatchedBySourcePredicates"));
+    clauses.is_some_and(|clauses| !matches!(clauses.trim(), "" | "[]"))
 }
 
 /// The condition on the target alone, where the engine wrote one out.

@@ -146,7 +146,7 @@ pub fn reads_of(actions: &Actions, declared: Option<&DeclaredReadSet>) -> Reads 
         return Reads::Nothing;
     }
     match declared {
-        Some(set) if set.whole_table => Reads::WholeTable,
+        Some(set) if set.whole_table || infer::changes_what_the_source_lacks(actions) => Reads::WholeTable,
         Some(set) => Reads::Some { predicates: set.predicates.clone(), files: set.files.clone() },
         None if is_rearrangement(actions) => Reads::Some { predicates: Vec::new(), files: Vec::new() },
         None => infer::reads_of(actions),

@@ -43,8 +43,9 @@ fn operand(text: &str, depth: usize) -> Option<(Predicate, &str)> {
         let (inner, rest) = group(text)?;
         return Some((in_parentheses(inner, depth + 1)?, rest));
     }
-    let (own, rest) = text.split_at_checked(end_of_operand(text))?;
-    Some((bare(own), rest))
+    let (own, rest) = text.split_at_checked(end_of_operand(text)?)?;
+    // Where an operand is missing the text is no condition, and nothing of it is used.
+    (!own.trim().is_empty()).then(|| (bare(own), rest))
 }
 
 fn in_parentheses(inner: &str, depth: usize) -> Option<Predicate> {
@@ -150,17 +151,18 @@ fn group(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-fn end_of_operand(text: &str) -> usize {
+/// Nothing: parentheses stay open.
+fn end_of_operand(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, letter) in text.char_indices() {
         let rest = text.get(at..).unwrap_or_default();
         match letter {
             '(' => depth += 1,
-            ')' if depth == 0 => return at,
+            ')' if depth == 0 => return Some(at),
             ')' => depth -= 1,
-            ' ' if depth == 0 && (rest.starts_with(" AND ") || rest.starts_with(" OR ")) => return at,
+            ' ' if depth == 0 && (rest.starts_with(" AND ") || rest.starts_with(" OR ")) => return Some(at),
             _ => {}
         }
     }
-    text.len()
+    (depth == 0).then_some(text.len())
 }

@@ -1,7 +1,8 @@
 //! A small part of SQL: comparisons of a column with a constant, IN, BETWEEN, IS NULL, and AND, OR, NOT over them.
 //!
 //! Everything else is unknown, in the smallest operand of AND and OR around it. Where an operand ends is known without
-//! understanding it: brackets and CASE match, and the first AND after a BETWEEN is its own.
+//! understanding it: brackets and CASE match, and the first AND after a BETWEEN is its own. Where an operand is missing,
+//! breaks off, or leaves something open, the text is no condition, and nothing of it is used.
 
 mod terms;
 
@@ -16,6 +17,11 @@ pub use crate::commit::sql::tokens::Dialect;
 const MAX_DEPTH: usize = 48;
 /// Longer texts are unknown.
 const MAX_TOKENS: usize = 20_000;
+/// Words that something follows.
+const GOES_ON: [&str; 15] = [
+    "AND", "AS", "BETWEEN", "CASE", "DISTINCT", "ELSE", "FROM", "ILIKE", "IN", "IS", "LIKE", "NOT", "RLIKE", "THEN",
+    "WHEN",
+];
 
 /// What a text says; [`Predicate::Unknown`] at worst.
 pub fn parse(text: &str, dialect: Dialect) -> Predicate {
@@ -55,7 +61,7 @@ impl Parser<'_> {
         found
     }
 
-    /// Nothing: too deep.
+    /// Nothing: too deep, or no condition.
     fn or(&mut self, depth: usize) -> Option<Predicate> {
         let mut parts = vec![self.and(depth)?];
         while self.take_word("OR") {
@@ -91,7 +97,7 @@ impl Parser<'_> {
             return Some(found);
         }
         self.at = start;
-        self.skip_operand();
+        self.skip_operand()?;
         Some(Predicate::Unknown)
     }
 
@@ -103,21 +109,28 @@ impl Parser<'_> {
         }
     }
 
-    fn skip_operand(&mut self) {
-        let mut depth = 0_usize;
+    /// Nothing: there is no operand here, or it does not end.
+    fn skip_operand(&mut self) -> Option<()> {
+        let start = self.at;
+        let mut open: Vec<&str> = Vec::new();
         let mut own_ands = 0_usize;
         while let Some(token) = self.peek() {
             match token {
-                Token::Symbol("(" | "[") => depth += 1,
-                Token::Symbol(")" | "]") if depth == 0 => return,
-                Token::Symbol(")" | "]") => depth -= 1,
-                word if word.is_word("CASE") => depth += 1,
-                word if word.is_word("END") => depth = depth.saturating_sub(1),
-                word if depth == 0 && word.is_word("BETWEEN") => own_ands += 1,
-                word if depth == 0 && word.is_word("OR") => return,
-                word if depth == 0 && word.is_word("AND") => {
+                Token::Symbol("(") => open.push(")"),
+                Token::Symbol("[") => open.push("]"),
+                Token::Symbol(")" | "]") if open.is_empty() => break,
+                Token::Symbol(symbol @ (")" | "]")) => {
+                    (open.pop() == Some(*symbol)).then_some(())?;
+                }
+                word if word.is_word("CASE") => open.push("END"),
+                word if word.is_word("END") && open.contains(&"END") => {
+                    (open.pop() == Some("END")).then_some(())?;
+                }
+                word if open.is_empty() && word.is_word("BETWEEN") => own_ands += 1,
+                word if open.is_empty() && word.is_word("OR") => break,
+                word if open.is_empty() && word.is_word("AND") => {
                     if own_ands == 0 {
-                        return;
+                        break;
                     }
                     own_ands -= 1;
                 }
@@ -125,6 +138,12 @@ impl Parser<'_> {
             }
             self.at += 1;
         }
+        let last = self.tokens.get(start..self.at)?.last()?;
+        let goes_on = match last {
+            Token::Symbol(symbol) => !matches!(*symbol, ")" | "]" | "*"),
+            word => GOES_ON.iter().any(|other| word.is_word(other)),
+        };
+        (open.is_empty() && own_ands == 0 && !goes_on).then_some(())
     }
 
     /// One comparison; nothing if it is not understood.

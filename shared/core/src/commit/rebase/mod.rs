@@ -11,6 +11,7 @@ mod render_tests;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 pub use plan::{Plan, high_water_mark, numbers_rows, plan};
@@ -20,6 +21,9 @@ use serde_json::Value;
 
 use crate::delta::Version;
 
+/// A member of an action: its name, and what it says from now on.
+pub type Member = (Cow<'static, str>, Value);
+
 /// Changes that follow from what won since the commit was read. Lines are named by their place among the commit's actions
 /// of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,8 +31,8 @@ pub struct Rebase {
     pub adds: BTreeMap<usize, FileEdit>,
     pub removes: BTreeMap<usize, FileEdit>,
     /// Members of file actions that were merged with those of winners.
-    pub changed_adds: BTreeMap<usize, Vec<(&'static str, Value)>>,
-    pub changed_removes: BTreeMap<usize, Vec<(&'static str, Value)>>,
+    pub changed_adds: BTreeMap<usize, Vec<Member>>,
+    pub changed_removes: BTreeMap<usize, Vec<Member>>,
     /// New `configuration` of metadata domains.
     pub domains: BTreeMap<usize, String>,
     /// Members of `commitInfo.tags`; without a `commitInfo` nothing is said.

@@ -122,12 +122,22 @@ fn assign_ids(inputs: Plan<'_>, rebase: &mut Rebase) -> Result<(), Refusal> {
     if !numbers_rows(inputs.protocol, inputs.metadata) {
         return Ok(());
     }
+    if own_domain(inputs.candidate).is_some_and(|(_, domain)| domain.removed) {
+        return Err(Refusal::new(
+            Exception::InvalidCommitException,
+            "ROW_ID_MARK_REMOVED",
+            format!(
+                "the table numbers its rows, and the commit removes the domain {ROW_TRACKING_DOMAIN}: ids would be given twice"
+            ),
+            "leave the domain out, or suspend row tracking (delta.rowTrackingSuspended) first",
+        ));
+    }
     let mut fresh = Vec::new();
     for (index, (add, key)) in inputs.candidate.actions.adds.iter().zip(&inputs.candidate.add_keys).enumerate() {
         if rebase.adds.contains_key(&index) {
             continue;
         }
-        match ids_it_had(inputs, add, key) {
+        match ids_it_had(inputs, add, key)? {
             Some(had) => set_ids(rebase, index, add, had),
             None => fresh.push((index, add)),
         }
@@ -150,19 +160,31 @@ fn assign_ids(inputs: Plan<'_>, rebase: &mut Rebase) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Row ids of a file that is no new one: it has ids from before the read version, or the log has it.
-fn ids_it_had(inputs: Plan<'_>, add: &AddFile, key: &ObjectKey) -> Option<RowIds> {
-    let is_old = add.base_row_id.is_some_and(|id| id <= inputs.mark_at_read);
+/// Row ids of a file that is no new one: it has ids from before the read version, or the log has it. What the log lacks
+/// is supplied.
+fn ids_it_had(inputs: Plan<'_>, add: &AddFile, key: &ObjectKey) -> Result<Option<RowIds>, Refusal> {
     let had = inputs.files.and_then(|files| match files.at_read(key) {
         AtRead::Live(adds) => adds.first().copied(),
         AtRead::Absent => None,
         AtRead::Unknown => files.live(key).first().map(|(_, add)| *add),
     });
-    match had.filter(|had| had.base_row_id.is_some()) {
-        Some(had) => {
-            Some(RowIds { base_row_id: had.base_row_id, default_row_commit_version: had.default_row_commit_version })
+    if let Some(had) = had.filter(|had| had.base_row_id.is_some()) {
+        let version = match had.default_row_commit_version {
+            Some(version) => Some(version),
+            None => new_commit_version(inputs, add)?,
+        };
+        return Ok(Some(RowIds { base_row_id: had.base_row_id, default_row_commit_version: version }));
+    }
+    match add.base_row_id {
+        Some(id) if id < 0 => {
+            let text = format!("add.baseRowId is {id}; row ids begin at 0");
+            Err(Refusal::invalid("ROW_ID", text).file(&add.path))
         }
-        None => is_old.then(RowIds::default),
+        Some(id) if id <= inputs.mark_at_read => {
+            let default_row_commit_version = new_commit_version(inputs, add)?;
+            Ok(Some(RowIds { base_row_id: None, default_row_commit_version }))
+        }
+        _ => Ok(None),
     }
 }
 
@@ -201,6 +223,10 @@ fn are_well_numbered(inputs: Plan<'_>, fresh: &[(usize, &AddFile)]) -> Result<bo
 /// Numbers that stand for "this very commit" move with it; others are of files that came earlier.
 fn new_commit_version(inputs: Plan<'_>, add: &AddFile) -> Result<Option<i64>, Refusal> {
     match add.default_row_commit_version {
+        Some(version) if version < 0 => {
+            let text = format!("add.defaultRowCommitVersion is {version}; versions begin at 0");
+            Err(Refusal::invalid("ROW_COMMIT_VERSION", text).file(&add.path))
+        }
         Some(version) if version <= inputs.candidate.read_version.0 => Ok(None),
         Some(version) if version > inputs.version.0 => {
             let text =
@@ -235,7 +261,6 @@ fn set_mark(candidate: &Candidate, mark: i64, rebase: &mut Rebase) -> Result<(),
     let malformed =
         |_| Refusal::invalid("ROW_ID_HIGH_WATER_MARK", format!("the domain {ROW_TRACKING_DOMAIN} is no object"));
     match own_domain(candidate) {
-        Some((_, domain)) if domain.removed => {}
         Some((index, domain)) => {
             if high_water_mark(Some(domain)).ok() != Some(mark) {
                 let text = if domain.configuration.trim().is_empty() { "{}" } else { &domain.configuration };

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{FileEdit, Rebase, RowIds};
+use super::{FileEdit, Member, Rebase, RowIds};
 use crate::delta::json::{JsonError, only_member, set_path};
 
 /// The property that names the first version with in-commit timestamps, and the one that names its timestamp; both are
@@ -137,12 +137,7 @@ fn set(body: &str, path: &[&str], value: impl Into<Value>) -> Result<String, Jso
     set_path(body, path, &value.into())
 }
 
-fn file(
-    body: &str,
-    action: &str,
-    edit: Option<&FileEdit>,
-    changes: Option<&Vec<(&'static str, Value)>>,
-) -> Result<Edited, JsonError> {
+fn file(body: &str, action: &str, edit: Option<&FileEdit>, changes: Option<&Vec<Member>>) -> Result<Edited, JsonError> {
     let ids = match (edit, changes) {
         (Some(FileEdit::Drop), _) => return Ok(Edited::Gone),
         (None, None) => return Ok(Edited::Same),

@@ -35,7 +35,7 @@ fn each_edit_is_where_it_belongs() {
     let rebase = Rebase {
         adds: [(0, ids(7, 5))].into(),
         removes: [(0, FileEdit::Drop)].into(),
-        changed_adds: [(0, vec![("odd", json!({"b": 1})), ("tags", json!({"t": "1"}))])].into(),
+        changed_adds: [(0, vec![("odd".into(), json!({"b": 1})), ("tags".into(), json!({"t": "1"}))])].into(),
         changed_removes: BTreeMap::new(),
         domains: [(0, "{}".to_owned())].into(),
         tags: [("delta.rowTracking.preserved".to_owned(), "false".to_owned())].into(),

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::{FileEdit, Rebase, RowIds};
 use crate::commit::judge::Judgement;
-use crate::commit::tests::judging::{Scene, add, append, domain, info, metadata, moved, protocol, remove};
+use crate::commit::tests::judging::{Scene, add, append, domain, info, metadata, moved, protocol, remove, under};
 
 const FEATURES: [&str; 3] = ["appendOnly", "domainMetadata", "rowTracking"];
 
@@ -92,6 +92,58 @@ async fn files_that_come_back_keep_their_ids() {
     assert!(found.adds.is_empty(), "{found:?}");
     // The mark never falls.
     assert_eq!(found.domains, [(0, json!({"rowIdHighWaterMark": 8}).to_string())].into());
+}
+
+#[tokio::test]
+async fn the_mark_stays_while_rows_are_numbered() {
+    for configuration in ["", r#"{"rowIdHighWaterMark":500}"#] {
+        let mut gone = domain("delta.rowTracking", configuration);
+        gone["domainMetadata"]["removed"] = json!(true);
+        for candidate in [vec![add("c", 0), append("c"), gone.clone()], vec![info("X", json!({})), gone.clone()]] {
+            let outcome = table(json!({})).candidate(candidate.clone()).outcome().await;
+            assert_eq!(outcome, "InvalidCommitException ROW_ID_MARK_REMOVED", "{candidate:?}");
+            // Where rows are not numbered any more nobody needs it.
+            let suspended = table(json!({"delta.rowTrackingSuspended": "true"}));
+            assert_eq!(suspended.candidate(candidate).outcome().await, "admitted");
+        }
+    }
+}
+
+#[tokio::test]
+async fn ids_and_versions_below_nought_are_refused() {
+    for (base, version, reason) in
+        [(-7, 0, "ROW_ID"), (-1, 1, "ROW_ID"), (6, -3, "ROW_COMMIT_VERSION"), (0, -3, "ROW_COMMIT_VERSION")]
+    {
+        let outcome = table(json!({})).candidate(vec![numbered("c", base, version), append("c")]).outcome().await;
+        assert_eq!(outcome, format!("InvalidCommitException {reason}"), "{base} {version}");
+    }
+}
+
+#[tokio::test]
+async fn a_commit_version_that_is_missing_is_supplied_to_files_of_any_age() {
+    let mut old = numbered("old", 1, 0);
+    old["add"].as_object_mut().unwrap().remove("defaultRowCommitVersion");
+    let restore = vec![remove("b"), old.clone(), info("RESTORE", json!({"readSet": {"v": 1}}))];
+    assert_eq!(rebase(table(json!({})).candidate(restore.clone())).await.adds, [(0, set(None, 1))].into());
+    let winner = vec![numbered("w", 6, 1), mark(8), append("w")];
+    assert_eq!(rebase(table(json!({})).won_by(winner).candidate(restore)).await.adds, [(0, set(None, 2))].into());
+    // Of a file that the log has without one.
+    let features = ["appendOnly", "deletionVectors", "domainMetadata", "rowTracking"];
+    let table = Scene::table(&[], &features, json!({"delta.enableDeletionVectors": "true"})).with_files([old, mark(5)]);
+    let again = vec![remove("old"), under(add("old", 0), "vector", 1), info("DELETE", json!({}))];
+    assert_eq!(rebase(table.candidate(again)).await.adds, [(0, set(1, 1))].into());
+}
+
+#[tokio::test]
+async fn row_ids_end_somewhere() {
+    for last in [i64::MAX, i64::MAX - 2] {
+        let full = Scene::table(&[], &FEATURES, json!({})).with_files([mark(last)]);
+        let outcome = full.candidate(vec![add("c", 0), append("c")]).outcome().await;
+        assert_eq!(outcome, "InvalidCommitException ROW_IDS_EXHAUSTED", "{last}");
+    }
+    let room = Scene::table(&[], &FEATURES, json!({})).with_files([mark(i64::MAX - 3)]);
+    let found = rebase(room.candidate(vec![add("c", 0), append("c")])).await;
+    assert_eq!(found.appended, [mark(i64::MAX).to_string()]);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! What the row-level rules change in a commit, and what has to be there before it is published.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -13,7 +14,9 @@ use crate::commit::context::{CLAIM_MS, Context};
 use crate::commit::error::CommitError;
 use crate::commit::facts::FileFacts;
 use crate::commit::files::FileError;
-use crate::commit::rebase::{FileEdit, Rebase};
+use crate::commit::isolation::ROW_TRACKING_DOMAIN;
+use crate::commit::keys::content_hash;
+use crate::commit::rebase::{FileEdit, Member, Rebase};
 use crate::commit::sanity::row_count;
 use crate::commit::verdict::{Exception, Refusal};
 use crate::delta::deletion_vector::{Place, RowSet, encode_file, locate, write_file};
@@ -26,10 +29,14 @@ use crate::store::{ObjectError, ObjectKey};
 /// Members of `commitInfo.tags` that say what was done to a commit. The first one holds the hash of the proposed bytes, so
 /// that the proposal is recognised in the log.
 pub const TAG_PROPOSAL: &str = "lakewarden.proposal";
+/// The hash of the proposed actions, where the commit has a `txnId`: a retry says the same at another time.
+pub const TAG_ACTIONS: &str = "lakewarden.actions";
 const TAG_READ: &str = "lakewarden.readVersion";
 const TAG_MERGED: &str = "lakewarden.mergedFiles";
 const TAG_UNDONE: &str = "lakewarden.undoneVersions";
 const TAG_DROPPED: &str = "lakewarden.droppedFiles";
+/// The one of the members that only writers know which a remove has as well.
+const TAGS: &str = "tags";
 /// Paths that a tag names.
 const PATHS_MAX: usize = 20;
 
@@ -56,6 +63,12 @@ pub enum Deleted {
 /// Rearrangements that the candidate takes back, since it changed rows where they were before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Undone {
+    pub bins: Vec<UndoneBin>,
+}
+
+/// Files that were moved together, by one rearrangement or by several, the later ones of what the earlier ones left.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UndoneBin {
     /// Files that go: as the winners added them.
     pub outputs: BTreeMap<ObjectKey, AddFile>,
     /// Files that come back: as they were.
@@ -63,6 +76,32 @@ pub struct Undone {
     /// Inputs that the candidate itself brings back or rewrites.
     pub own: BTreeSet<ObjectKey>,
     pub versions: BTreeSet<Version>,
+}
+
+impl Undone {
+    pub fn outputs(&self) -> BTreeMap<&ObjectKey, &AddFile> {
+        self.bins.iter().flat_map(|bin| &bin.outputs).collect()
+    }
+
+    pub fn inputs(&self) -> BTreeMap<&ObjectKey, &AddFile> {
+        self.bins.iter().flat_map(|bin| &bin.inputs).collect()
+    }
+
+    pub fn own(&self) -> BTreeSet<&ObjectKey> {
+        self.bins.iter().flat_map(|bin| &bin.own).collect()
+    }
+
+    pub fn is_own(&self, key: &ObjectKey) -> bool {
+        self.bins.iter().any(|bin| bin.own.contains(key))
+    }
+
+    pub fn output(&self, key: &ObjectKey) -> Option<&AddFile> {
+        self.bins.iter().find_map(|bin| bin.outputs.get(key))
+    }
+
+    fn versions(&self) -> BTreeSet<Version> {
+        self.bins.iter().flat_map(|bin| &bin.versions).copied().collect()
+    }
 }
 
 /// What the fold found out about rows.
@@ -75,18 +114,19 @@ pub struct RowFold {
 
 impl RowFold {
     pub fn is_empty(&self) -> bool {
-        self.merges.is_empty() && self.undone.versions.is_empty()
+        self.merges.is_empty() && self.undone.bins.is_empty()
     }
 
     /// Files that the candidate names as they were and not as they are.
     pub fn reconciled(&self) -> BTreeSet<ObjectKey> {
-        self.merges.keys().chain(&self.undone.own).cloned().collect()
+        self.merges.keys().chain(self.undone.own()).cloned().collect()
     }
 
     /// Files of which must be known how they are live.
     pub fn files(&self) -> impl Iterator<Item = &ObjectKey> {
-        let undone = &self.undone;
-        self.merges.keys().chain(undone.outputs.keys()).chain(undone.inputs.keys()).chain(&undone.own)
+        let undone = self.undone.bins.iter();
+        let moved = undone.flat_map(|bin| bin.outputs.keys().chain(bin.inputs.keys()).chain(&bin.own));
+        self.merges.keys().chain(moved)
     }
 }
 
@@ -127,7 +167,7 @@ pub fn edit(
         edit_pair(&places, key, merge, vectors.get(key), facts.now_ms, rebase)?;
     }
     undo(&rows.undone, facts.now_ms, rebase);
-    publication.returning = rows.undone.inputs.iter().map(|(key, add)| (key.clone(), add.clone())).collect();
+    publication.returning = rows.undone.inputs().into_iter().map(|(key, add)| (key.clone(), add.clone())).collect();
     if candidate.actions.commit_info.is_some() {
         tag(candidate, rows, rebase);
     }
@@ -140,7 +180,7 @@ pub fn tag_dropped(candidate: &Candidate, dropped: &BTreeSet<ObjectKey>, rebase:
     let paths: Vec<&str> =
         removes.filter(|(_, key)| dropped.contains(*key)).map(|(remove, _)| remove.path.as_str()).collect();
     if candidate.actions.commit_info.is_some() && !paths.is_empty() {
-        rebase.tags.insert(TAG_PROPOSAL.to_owned(), candidate.sha256.clone());
+        tag_proposal(candidate, rebase);
         rebase.tags.insert(TAG_DROPPED.to_owned(), shown(&paths));
     }
 }
@@ -150,17 +190,54 @@ fn shown(paths: &[&str]) -> String {
 }
 
 fn tag(candidate: &Candidate, rows: &RowFold, rebase: &mut Rebase) {
+    tag_proposal(candidate, rebase);
     let mut set = |name: &str, value: String| rebase.tags.insert(name.to_owned(), value);
-    set(TAG_PROPOSAL, candidate.sha256.clone());
     set(TAG_READ, candidate.read_version.to_string());
     let merged: Vec<&str> = rows.merges.values().map(|merge| merge.add.path.as_str()).collect();
     if !merged.is_empty() {
         set(TAG_MERGED, shown(&merged));
     }
-    if !rows.undone.versions.is_empty() {
-        let versions: Vec<i64> = rows.undone.versions.iter().map(|version| version.0).collect();
+    let versions: Vec<i64> = rows.undone.versions().iter().map(|version| version.0).collect();
+    if !versions.is_empty() {
         set(TAG_UNDONE, json!(versions).to_string());
     }
+}
+
+fn tag_proposal(candidate: &Candidate, rebase: &mut Rebase) {
+    rebase.tags.insert(TAG_PROPOSAL.to_owned(), candidate.sha256.clone());
+    if candidate.txn_id().is_some() {
+        rebase.tags.insert(TAG_ACTIONS.to_owned(), actions_hash(&candidate.bytes));
+    }
+}
+
+/// Members that a retry of the same work may write anew, or that depend on the version.
+const VOLATILE: [&str; 6] =
+    ["deletionTimestamp", "modificationTime", "lastUpdated", "baseRowId", "defaultRowCommitVersion", "createdTime"];
+
+/// A hash of what a commit does: of its actions in any order, without provenance, times, and what depends on the version.
+pub fn actions_hash(bytes: &[u8]) -> String {
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let mut lines: Vec<String> =
+        text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter_map(canonical).collect();
+    lines.sort();
+    content_hash(lines.join("\n").as_bytes())
+}
+
+/// One action; nothing where it says nothing of what the commit does.
+fn canonical(mut line: Value) -> Option<String> {
+    let (name, action) = line.as_object_mut()?.iter_mut().next()?;
+    let is_mark = action.get("domain").and_then(Value::as_str) == Some(ROW_TRACKING_DOMAIN);
+    if name == "commitInfo" || is_mark {
+        return None;
+    }
+    if let Some(members) = action.as_object_mut() {
+        members.retain(|member, value| !VOLATILE.contains(&member.as_str()) && !value.is_null());
+        if let Some(configuration) = members.get_mut("configuration").and_then(Value::as_object_mut) {
+            configuration.retain(|property, _| !property.starts_with("delta.inCommitTimestampEnablement"));
+        }
+    }
+    line.sort_all_objects();
+    Some(line.to_string())
 }
 
 /// Where the candidate names files.
@@ -198,12 +275,13 @@ fn edit_pair(
     rebase: &mut Rebase,
 ) -> Result<(), Refusal> {
     let Some((removed, added, add)) = places.pair(key) else { return Ok(()) };
-    let told = |name: &str| merge.line.get(name).filter(|value| !value.is_null()).cloned();
-    let mut changes = Vec::new();
-    if let Some(tags) = told("tags") {
-        changes.push(("tags", tags));
-    }
-    changes.push(("stats", json!(wide_statistics(add, &merge.add)?)));
+    let told = |name: &'static str| {
+        let value = merge.line.get(name).filter(|value| !value.is_null())?;
+        Some((Cow::Borrowed(name), value.clone()))
+    };
+    let others = merge.add.others.members().into_iter();
+    let mut changes: Vec<Member> = others.map(|(name, value)| (name.into(), value)).collect();
+    changes.push(("stats".into(), json!(wide_statistics(add, &merge.add)?)));
     if merge.deleted == Deleted::AsProposed {
         rebase.changed_adds.insert(added, changes);
         return Ok(());
@@ -213,17 +291,17 @@ fn edit_pair(
             rebase.adds.insert(added, FileEdit::Drop);
         }
         Some(vector) => {
-            changes.push(("deletionVector", json!(vector)));
-            let ids = ["baseRowId", "defaultRowCommitVersion"];
-            changes.extend(ids.into_iter().filter_map(|name| Some((name, told(name)?))));
+            changes.push(("deletionVector".into(), json!(vector)));
+            changes.extend(["baseRowId", "defaultRowCommitVersion"].into_iter().filter_map(told));
             rebase.changed_adds.insert(added, changes);
         }
     }
-    let mut gone = vec![("deletionTimestamp", json!(now_ms)), ("extendedFileMetadata", json!(true))];
+    let mut gone: Vec<Member> =
+        vec![("deletionTimestamp".into(), json!(now_ms)), ("extendedFileMetadata".into(), json!(true))];
     // Nothing that spoke of the logical file that was read stays behind.
-    gone.push(("deletionVector", told("deletionVector").unwrap_or(Value::Null)));
+    gone.push(told("deletionVector").unwrap_or(("deletionVector".into(), Value::Null)));
     let members = ["partitionValues", "size", "tags", "stats", "baseRowId", "defaultRowCommitVersion"];
-    gone.extend(members.into_iter().filter_map(|name| Some((name, told(name)?))));
+    gone.extend(members.into_iter().filter_map(told));
     rebase.changed_removes.insert(removed, gone);
     Ok(())
 }
@@ -238,16 +316,22 @@ fn wide_statistics(proposed: &AddFile, winner: &AddFile) -> Result<String, Refus
 }
 
 fn undo(undone: &Undone, now_ms: i64, rebase: &mut Rebase) {
-    for add in undone.outputs.values() {
+    for add in undone.outputs().values() {
         let mut line = json!({"path": add.path, "deletionTimestamp": now_ms, "dataChange": false,
             "extendedFileMetadata": true, "partitionValues": add.partition_values, "size": add.size});
         common_members(&mut line, add);
+        if let (Some(line), Some(tags)) = (line.as_object_mut(), add.others.members().remove(TAGS)) {
+            line.insert(TAGS.to_owned(), tags);
+        }
         rebase.appended.push(json!({ "remove": line }).to_string());
     }
-    for add in undone.inputs.values() {
+    for add in undone.inputs().values() {
         let mut line = json!({"path": add.path, "partitionValues": add.partition_values, "size": add.size,
             "modificationTime": add.modification_time, "dataChange": false});
         common_members(&mut line, add);
+        if let Some(line) = line.as_object_mut() {
+            line.extend(add.others.members());
+        }
         rebase.appended.push(json!({ "add": line }).to_string());
     }
 }
@@ -272,12 +356,12 @@ fn check_live(rows: &RowFold, files: &FileFacts) -> Result<(), Refusal> {
         matches!(live.as_slice(), [(found, _)] if found.dv_id == id(add))
     };
     let undone = &rows.undone;
-    let merged = rows.merges.iter().filter(|(key, _)| !undone.own.contains(*key));
-    let mut named = merged.map(|(key, merge)| (key, &merge.add)).chain(&undone.outputs);
+    let merged = rows.merges.iter().filter(|(key, _)| !undone.is_own(key));
+    let mut named = merged.map(|(key, merge)| (key, &merge.add)).chain(undone.outputs());
     if let Some((key, _)) = named.find(|(key, add)| !is_live(key, add)) {
         return Err(odd(key, "is not live as the winners left it"));
     }
-    match undone.inputs.keys().chain(&undone.own).find(|key| !files.live(key).is_empty()) {
+    match undone.inputs().into_keys().chain(undone.own()).find(|key| !files.live(key).is_empty()) {
         Some(key) => Err(odd(key, "is live although its rows were moved")),
         None => Ok(()),
     }

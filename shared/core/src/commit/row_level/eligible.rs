@@ -13,7 +13,8 @@ pub const ROW_LEVEL_PROPERTY: &str = "lakewarden.rowLevelConcurrency";
 /// What may be assumed of a statement that is judged by rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// It changed every row that it matched, so that disjoint vectors are disjoint statements.
+    /// It changed every row that it matched, as far as it says, so that disjoint vectors are disjoint statements. Of the
+    /// rows that winners took that is asked of the rows themselves.
     pub wrote_what_it_matched: bool,
     /// Rows that it did not match, or matched and left alone, mattered to it as well (MERGE: what is not there is inserted).
     pub minds_losses: bool,

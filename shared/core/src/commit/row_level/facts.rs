@@ -27,11 +27,51 @@ pub struct RowNeeds {
     pub vectors: BTreeMap<String, DeletionVector>,
     /// Files of winners: does a row of them satisfy what the candidate read?
     pub files: BTreeMap<ObjectKey, AddFile>,
+    /// Rows that winners took away: does one of them satisfy what the candidate read?
+    pub losses: BTreeMap<LossKey, Loss>,
+}
+
+/// A file, and between which of its states rows were lost.
+pub type LossKey = (ObjectKey, String);
+
+/// Rows of a file that a winner took away.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loss {
+    /// The file, as the log names it.
+    pub add: AddFile,
+    pub rows: Lost,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Lost {
+    These(RowSet),
+    /// The file is gone: all but those that were deleted before.
+    AllBut(RowSet),
+}
+
+impl Lost {
+    pub fn contains(&self, row: u64) -> bool {
+        match self {
+            Lost::These(rows) => rows.contains(row),
+            Lost::AllBut(rows) => !rows.contains(row),
+        }
+    }
+
+    #[must_use]
+    pub fn union(&self, other: &Lost) -> Lost {
+        match (self, other) {
+            (Lost::These(one), Lost::These(other)) => Lost::These(one.union(other)),
+            (Lost::AllBut(kept), Lost::These(lost)) | (Lost::These(lost), Lost::AllBut(kept)) => {
+                Lost::AllBut(kept.difference(lost))
+            }
+            (Lost::AllBut(one), Lost::AllBut(other)) => Lost::AllBut(one.intersection(other)),
+        }
+    }
 }
 
 impl RowNeeds {
     pub fn is_empty(&self) -> bool {
-        self.vectors.is_empty() && self.files.is_empty()
+        self.vectors.is_empty() && self.files.is_empty() && self.losses.is_empty()
     }
 }
 
@@ -52,6 +92,7 @@ pub enum Match {
 pub struct RowFacts {
     pub vectors: BTreeMap<String, Result<RowSet, VectorError>>,
     pub matches: BTreeMap<ObjectKey, Match>,
+    pub losses: BTreeMap<LossKey, Match>,
     /// More vectors were asked for than are read.
     pub too_much: bool,
     /// Name of the file that this attempt writes its vectors into.
@@ -61,7 +102,8 @@ pub struct RowFacts {
 
 impl RowFacts {
     pub fn new(new_file: Uuid, now_ms: i64) -> RowFacts {
-        RowFacts { vectors: BTreeMap::new(), matches: BTreeMap::new(), too_much: false, new_file, now_ms }
+        let (vectors, matches, losses) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        RowFacts { vectors, matches, losses, too_much: false, new_file, now_ms }
     }
 }
 
@@ -90,6 +132,9 @@ pub async fn load(
     if !needs.files.is_empty() {
         facts.matches.extend(scan::matches(ctx, table, candidate, &needs.files).await?);
     }
+    if !needs.losses.is_empty() {
+        facts.losses.extend(scan::losses(ctx, table, candidate, &needs.losses).await?);
+    }
     Ok(())
 }
 
@@ -104,5 +149,33 @@ async fn read(
     match deletion_vector::read(&*ctx.ports().objects, table.root, &vector).await {
         Err(VectorError::Store(error)) if error.is_retryable() => Err(error.into()),
         found => Ok((key, found)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_of_several_winners_are_one_set() {
+        let set = |rows: &[u64]| -> RowSet { rows.iter().copied().collect() };
+        let all = [
+            Lost::These(set(&[0, 2])),
+            Lost::These(set(&[2, 3])),
+            Lost::AllBut(set(&[0, 1, 3])),
+            Lost::AllBut(set(&[1, 4])),
+        ];
+        for one in &all {
+            for other in &all {
+                let union = one.union(other);
+                for row in 0..7 {
+                    assert_eq!(
+                        union.contains(row),
+                        one.contains(row) || other.contains(row),
+                        "{one:?} {other:?} {row}"
+                    );
+                }
+            }
+        }
     }
 }

@@ -26,4 +26,4 @@ mod tests;
 
 pub use edits::{Publication, RowFold};
 pub use eligible::{ROW_LEVEL_PROPERTY, Statement, eligible};
-pub use facts::{Match, RowFacts, RowNeeds, load, vector_key};
+pub use facts::{Loss, Lost, Match, RowFacts, RowNeeds, load, vector_key};

@@ -30,6 +30,7 @@ pub fn check_actions(candidate: &Candidate) -> Result<(), Refusal> {
     check_sizes(candidate)?;
     check_data_change(candidate)?;
     check_names(candidate)?;
+    check_features_once(candidate)?;
     check_void(candidate)
 }
 
@@ -119,6 +120,19 @@ fn check_names(candidate: &Candidate) -> Result<(), Refusal> {
         if !domains.insert(domain.domain.as_str()) {
             let text = format!("two domainMetadata actions of the domain `{}`", domain.domain);
             return Err(Refusal::invalid("DUPLICATE_DOMAIN", text).class("DELTA_DUPLICATE_ACTIONS_FOUND"));
+        }
+    }
+    Ok(())
+}
+
+/// Lists of features are sets.
+fn check_features_once(candidate: &Candidate) -> Result<(), Refusal> {
+    let Some(protocol) = &candidate.actions.protocol else { return Ok(()) };
+    for features in [&protocol.reader_features, &protocol.writer_features].into_iter().flatten() {
+        let mut found = BTreeSet::new();
+        if let Some(twice) = features.iter().find(|feature| !found.insert(feature.as_str())) {
+            let text = format!("the protocol lists the table feature `{twice}` twice");
+            return Err(Refusal::invalid("DUPLICATE_FEATURE", text));
         }
     }
     Ok(())

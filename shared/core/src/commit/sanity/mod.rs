@@ -3,6 +3,7 @@
 //! | reason | rule |
 //! |---|---|
 //! | REPEATED_ACTION | one protocol, metaData and commitInfo at most |
+//! | DUPLICATE_FEATURE | a protocol lists a feature once among those of readers, and once among those of writers |
 //! | DUPLICATE_ACTIONS | one add and one remove of a path at most; not both of one logical file (path, deletion vector) |
 //! | DUPLICATE_TXN, DUPLICATE_DOMAIN | one txn of an application, one domainMetadata of a domain |
 //! | FILE_PATH | relative, spelled so that all readers find the same object, inside the table, no longer than a key |
@@ -68,11 +69,13 @@ pub fn check_features(candidate: &Candidate, protocol: &Protocol) -> Result<(), 
     let domain = actions.domains.first().map(|domain| format!("the metadata domain `{}`", domain.domain));
     let row_id =
         actions.adds.iter().find(|add| add.base_row_id.is_some()).map(|add| format!("baseRowId of {}", add.path));
+    let row_version = actions.adds.iter().find(|add| add.default_row_commit_version.is_some());
+    let row_version = row_version.map(|add| format!("defaultRowCommitVersion of {}", add.path));
     let cdc = actions.cdc.first().map(|cdc| format!("the change-feed file {}", cdc.path));
     for (feature, found, class) in [
         ("changeDataFeed", cdc, "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"),
         ("domainMetadata", domain, "DELTA_DOMAIN_METADATA_NOT_SUPPORTED"),
-        ("rowTracking", row_id, "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"),
+        ("rowTracking", row_id.or(row_version), "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"),
     ] {
         if let Some(found) = found.filter(|_| !features::has(protocol, feature)) {
             return Err(Refusal::new(

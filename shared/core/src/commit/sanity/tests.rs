@@ -128,6 +128,7 @@ fn actions_are_unique() {
     let txn = |version: i64| json!({"txn": {"appId": "a", "version": version}});
     let domain = |text: &str| json!({"domainMetadata": {"domain": "d", "configuration": text, "removed": false}});
     let protocol = || json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}});
+    let listing = |readers: &[&str], writers: &[&str]| json!({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": readers, "writerFeatures": writers}});
     let table = || {
         json!({"metaData": {"id": "m", "format": {"provider": "parquet", "options": {}}, "schemaString": "{}",
             "partitionColumns": [], "configuration": {}}})
@@ -136,6 +137,9 @@ fn actions_are_unique() {
         (vec![protocol(), protocol()], "REPEATED_ACTION"),
         (vec![table(), table()], "REPEATED_ACTION"),
         (vec![json!({"commitInfo": {}}), json!({"commitInfo": {}})], "REPEATED_ACTION"),
+        (vec![listing(&["deletionVectors"], &["deletionVectors"])], "fine"),
+        (vec![listing(&["deletionVectors", "deletionVectors"], &["deletionVectors"])], "DUPLICATE_FEATURE"),
+        (vec![listing(&[], &["appendOnly", "invariants", "appendOnly"])], "DUPLICATE_FEATURE"),
         (vec![add("a"), add("a")], "DUPLICATE_ACTIONS"),
         (vec![add("a"), under(add("a"), "x", 1)], "DUPLICATE_ACTIONS"),
         (vec![remove("old"), remove("old")], "DUPLICATE_ACTIONS"),
@@ -295,6 +299,7 @@ fn append_only_tables_lose_no_rows() {
 fn features_are_there_for_what_needs_them() {
     let domain = json!({"domainMetadata": {"domain": "d", "configuration": "", "removed": false}});
     let numbered = with(add("a"), "baseRowId", json!(0));
+    let dated = with(add("a"), "defaultRowCommitVersion", json!(0));
     let cdc = json!({"cdc": {"path": "_change_data/c", "partitionValues": {}, "size": 1, "dataChange": false}});
     let protocol = |features: &[&str]| Protocol {
         min_reader_version: 1,
@@ -308,6 +313,8 @@ fn features_are_there_for_what_needs_them() {
         (domain, &["domainMetadata"][..], None),
         (numbered.clone(), &["domainMetadata"][..], Some("FEATURE_MISSING")),
         (numbered, &["rowTracking"][..], None),
+        (dated.clone(), &["domainMetadata"][..], Some("FEATURE_MISSING")),
+        (dated, &["rowTracking"][..], None),
         (cdc.clone(), &[][..], Some("FEATURE_MISSING")),
         (cdc, &["changeDataFeed"][..], None),
     ] {

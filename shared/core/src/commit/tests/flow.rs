@@ -11,7 +11,7 @@ use crate::commit::proposal::SyncState;
 use crate::commit::proposals;
 use crate::commit::run::{Outcome, Staged};
 use crate::delta::testkit::{append_info, creation_of, text};
-use crate::delta::{Snapshot, snapshot};
+use crate::delta::{Snapshot, Version, snapshot};
 use crate::location::Location;
 use crate::store::memory::Fault;
 use crate::store::{ETag, Objects, ReadItems, ReadObjects, StoreErrorKind};
@@ -280,21 +280,83 @@ async fn catalog_managed_tables_are_only_recorded() {
     assert_eq!(kit.versions(), [0]);
 }
 
-#[tokio::test]
-async fn in_commit_timestamps_are_set_at_claim_time() {
+/// A table with in-commit timestamps whose version 0 has this one.
+async fn timestamped(ms: i64) -> Kit {
     let kit = Kit::empty().await;
     let mut creation = creation_of("m", &[], json!({"delta.enableInCommitTimestamps": "true"}));
     creation[0] =
         json!({"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["inCommitTimestamp"]}});
-    creation[2]["commitInfo"]["inCommitTimestamp"] = json!(99_999_999_999_999_i64);
+    creation[2]["commitInfo"]["inCommitTimestamp"] = json!(ms);
     kit.table.log(0, &[creation[2].clone(), creation[0].clone(), creation[1].clone()]).await;
+    kit
+}
+
+async fn timestamp(kit: &Kit, version: i64) -> i64 {
+    let published = kit.table.version(version).await.unwrap();
+    let first: serde_json::Value =
+        serde_json::from_slice(published.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+    first["commitInfo"]["inCommitTimestamp"].as_i64().unwrap()
+}
+
+#[tokio::test]
+async fn a_version_without_timestamp_counts_by_its_files_time() {
+    const AHEAD: i64 = 99_999_999_999_999;
+    for process in ["warm", "cold"] {
+        for start in [5, AHEAD] {
+            let kit = timestamped(start).await;
+            assert_eq!(short(&kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await), "committed 1");
+            kit.table.world.clock.advance_ms(10_000);
+            // Of a writer that does not know the feature.
+            kit.table.log(2, &[kit.file("foreign.parquet").await, append_info()]).await;
+            let at = crate::delta::log::commit_key(&kit.table.root, Version(2));
+            let written_ms = kit.table.world.objects.head(&at).await.unwrap().last_modified_ms;
+            let again = if process == "warm" { kit.clone() } else { kit.cold() };
+            let stale = again.propose(2, 2, &[kit.file("b.parquet").await, append_info()]).await;
+            assert_eq!(short(&stale), "committed 3", "{process}");
+            let fresh = again.propose(4, 3, &[kit.file("c.parquet").await, append_info()]).await;
+            assert_eq!(short(&fresh), "committed 4", "{process}");
+            assert!(timestamp(&kit, 3).await > written_ms);
+            assert!(timestamp(&kit, 4).await > timestamp(&kit, 3).await);
+            if start == AHEAD {
+                assert_eq!(
+                    timestamp(&kit, 3).await,
+                    AHEAD + 2,
+                    "what came before the version without one still counts"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_is_seen_for_the_first_time_may_lack_a_timestamp() {
+    let kit = timestamped(5).await;
+    kit.table.log(1, &[kit.file("foreign.parquet").await, append_info()]).await;
+    assert_eq!(short(&kit.propose(2, 1, &[kit.file("a.parquet").await, append_info()]).await), "committed 2");
+    let at = crate::delta::log::commit_key(&kit.table.root, Version(1));
+    assert!(timestamp(&kit, 2).await > kit.table.world.objects.head(&at).await.unwrap().last_modified_ms);
+}
+
+#[tokio::test]
+async fn after_the_last_timestamp_there_is_none() {
+    let kit = timestamped(i64::MAX).await;
+    let verdict = kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+    assert_eq!(short(&verdict), "rejected DamagedLogException IN_COMMIT_TIMESTAMP");
+    let kit = timestamped(i64::MAX - 1).await;
+    assert_eq!(short(&kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await), "committed 1");
+    assert_eq!(timestamp(&kit, 1).await, i64::MAX);
+    let verdict = kit.propose(2, 2, &[kit.file("b.parquet").await, append_info()]).await;
+    assert_eq!(short(&verdict), "rejected DamagedLogException IN_COMMIT_TIMESTAMP");
+}
+
+#[tokio::test]
+async fn in_commit_timestamps_are_set_at_claim_time() {
+    let kit = timestamped(99_999_999_999_999).await;
     let lines = [kit.file("a.parquet").await, append_info()];
     assert_eq!(short(&kit.propose(1, 1, &lines).await), "committed 1");
     let published = kit.table.version(1).await.unwrap();
-    let first: serde_json::Value =
-        serde_json::from_slice(published.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
     // The creator's clock was ahead; ours follows it by one.
-    assert_eq!(first["commitInfo"]["inCommitTimestamp"], json!(100_000_000_000_000_i64));
+    assert_eq!(timestamp(&kit, 1).await, 100_000_000_000_000);
     assert!(std::str::from_utf8(&published).unwrap().contains(&lines[0].to_string()));
     assert_eq!(short(&kit.propose(2, 2, &[kit.file("b.parquet").await, append_info()]).await), "committed 2");
     let without = kit.propose(3, 3, &[kit.file("c.parquet").await]).await;

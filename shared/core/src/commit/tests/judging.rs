@@ -11,12 +11,14 @@ use crate::commit::conflict::{Before, Conflict, FoldInputs, fold};
 use crate::commit::facts::FileFacts;
 use crate::commit::isolation::Isolation;
 use crate::commit::judge::{Admission, Inputs, Judgement, judge};
-use crate::commit::row_level::{Match, RowFacts, RowNeeds};
+use crate::commit::read_set::Domain;
+use crate::commit::row_level::{Loss, Match, RowFacts, RowNeeds};
 use crate::commit::table_facts::TableFacts;
 use crate::commit::table_state::TableState;
 use crate::commit::verdict::Refusal;
 use crate::commit::version_record::Blindness;
 use crate::delta::deletion_vector::{self, RowSet};
+use crate::delta::footer::Datum;
 use crate::delta::schema::Schema;
 use crate::delta::snapshot::{self, LoggedCommit, key_of_remove};
 use crate::delta::testkit::{TABLE_ID, TableKit, creation_of, text};
@@ -38,6 +40,8 @@ pub struct Scene {
     pub matches: BTreeMap<String, Match>,
     /// Vectors that are not inline, by what they are known by.
     pub held: BTreeMap<String, RowSet>,
+    /// Ids of the rows of files, by keys; of others they go up from the least one, one by one.
+    pub ids: BTreeMap<String, Vec<i64>>,
 }
 
 struct Loaded {
@@ -48,6 +52,14 @@ struct Loaded {
     winners: Vec<LoggedCommit>,
     state: TableState,
     candidate: Result<Candidate, Refusal>,
+}
+
+impl Loaded {
+    fn table<'a>(&'a self, schema: &'a Schema) -> TableFacts<'a> {
+        let (root, metadata) = (&self.root, &self.state.metadata);
+        let has_deletion_vectors = features::has_deletion_vectors_on(&self.state.protocol, metadata);
+        TableFacts { root, metadata, schema, has_deletion_vectors }
+    }
 }
 
 impl Scene {
@@ -110,7 +122,7 @@ impl Scene {
         let mut wanted = BTreeSet::new();
         let mut files: Option<FileFacts> = None;
         let mut rows: Option<RowFacts> = None;
-        for _ in 0..6 {
+        for _ in 0..8 {
             let judgement = judge(Inputs {
                 root: &loaded.root,
                 candidate,
@@ -128,7 +140,7 @@ impl Scene {
                     wanted.extend(more);
                     files = Some(FileFacts::of_snapshots(wanted.clone(), Some(&loaded.at_read), &loaded.at_latest));
                 }
-                Judgement::NeedsRows(needs) => self.read_rows(&needs, &mut rows),
+                Judgement::NeedsRows(needs) => self.read_rows(&loaded, candidate, &needs, &mut rows),
                 decided => return decided,
             }
         }
@@ -136,7 +148,7 @@ impl Scene {
     }
 
     /// What was asked about rows: inline vectors are read, rows of files are as the scene says.
-    fn read_rows(&self, needs: &RowNeeds, rows: &mut Option<RowFacts>) {
+    fn read_rows(&self, loaded: &Loaded, candidate: &Candidate, needs: &RowNeeds, rows: &mut Option<RowFacts>) {
         let facts = rows.get_or_insert_with(|| RowFacts::new(Uuid::from_u128(7), 1));
         for (key, vector) in &needs.vectors {
             let held = self.held.get(key).cloned();
@@ -147,12 +159,41 @@ impl Scene {
             let found = self.matches.get(&key.key).cloned().unwrap_or_else(|| Match::Row(0, String::new()));
             facts.matches.insert(key.clone(), found);
         }
+        for (at, loss) in &needs.losses {
+            facts.losses.insert(at.clone(), self.look(loaded, candidate, &at.0.key, loss));
+        }
+    }
+
+    /// Whether the candidate read one of the rows, by their ids and the file's partition.
+    fn look(&self, loaded: &Loaded, candidate: &Candidate, key: &str, loss: &Loss) -> Match {
+        let stats: Value = serde_json::from_str(loss.add.stats.as_deref().unwrap()).unwrap();
+        let (first, count) = (stats["minValues"]["id"].as_i64().unwrap(), stats["numRecords"].as_i64().unwrap());
+        let ids = self.ids.get(key).cloned().unwrap_or_else(|| (first..first + count).collect());
+        let schema = Schema::parse(&loaded.state.metadata.schema_string).unwrap();
+        let reads = candidate.reads.bind(loaded.table(&schema));
+        let lost = (0_u64..).zip(ids).filter(|(row, _)| loss.rows.contains(*row));
+        let read = |id: i64| {
+            let slots: Vec<Domain> = reads
+                .columns()
+                .iter()
+                .map(|column| match column.path[0].as_str() {
+                    "id" => Domain::of_row(Some(&Datum::Int(id.into())), &column.kind),
+                    "p" => Domain::of_partition(Some(&loss.add.partition_values), "p", &column.kind),
+                    _ => Domain::any(&column.kind),
+                })
+                .collect();
+            reads.may_match(&slots)
+        };
+        lost.filter(|(_, id)| read(*id))
+            .map(|(row, id)| Match::Row(row, format!("id={id}")))
+            .next()
+            .unwrap_or(Match::No)
     }
 
     /// Only the fold, under a level of isolation that is given, knowing everything.
     pub async fn fold(&self, isolation: Isolation) -> Result<(), Conflict> {
         let loaded = self.loaded().await;
-        let candidate = loaded.candidate.map_err(Conflict::Refused)?;
+        let candidate = loaded.candidate.clone().map_err(Conflict::Refused)?;
         let keys = loaded.at_read.live.keys().chain(loaded.at_latest.live.keys()).map(|key| key.at.clone());
         let removed = loaded.winners.iter().flat_map(|winner| &winner.actions.removes);
         let removed = removed.map(|remove| key_of_remove(&loaded.root, remove).unwrap().at);
@@ -162,25 +203,22 @@ impl Scene {
         let inputs = FoldInputs {
             candidate: &candidate,
             isolation,
-            table: TableFacts {
-                root: &loaded.root,
-                metadata: &loaded.state.metadata,
-                schema: &schema,
-                has_deletion_vectors: features::has_deletion_vectors_on(&loaded.state.protocol, &loaded.state.metadata),
-            },
+            table: loaded.table(&schema),
             files: Some(&files),
             rows: None,
             blindness: &self.blindness,
             identity_writers: self.identity,
         };
         let before = Before::Known(Box::new(files.table_at_read().unwrap().clone()));
-        let folded = fold(inputs, before.clone(), &loaded.winners)?;
-        if folded.rows.needs.is_empty() {
-            return Ok(());
-        }
         let mut rows = None;
-        self.read_rows(&folded.rows.needs, &mut rows);
-        fold(FoldInputs { rows: rows.as_ref(), ..inputs }, before, &loaded.winners).map(|_| ())
+        for _ in 0..8 {
+            let folded = fold(FoldInputs { rows: rows.as_ref(), ..inputs }, before.clone(), &loaded.winners)?;
+            if folded.rows.needs.is_empty() {
+                return Ok(());
+            }
+            self.read_rows(&loaded, &candidate, &folded.rows.needs, &mut rows);
+        }
+        panic!("the fold asks without end");
     }
 
     pub async fn outcome(&self) -> String {
@@ -200,7 +238,7 @@ pub fn outcome(judgement: &Judgement) -> String {
     match judgement {
         Judgement::Admit(_) => "admitted".to_owned(),
         Judgement::Refuse(refusal) => format!("{:?} {}", refusal.exception, refusal.reason),
-        Judgement::Supersede(refusal) => format!("superseded {:?} {}", refusal.exception, refusal.reason),
+        Judgement::Supersede(refusal) => format!("superseded {}", refusal.reason),
         Judgement::Landed { version } => format!("landed {version}"),
         Judgement::NeedsFiles(_) => "needs files".to_owned(),
         Judgement::NeedsRows(_) => "needs rows".to_owned(),

@@ -7,6 +7,7 @@ use crate::commit::context::Context;
 use crate::commit::door::{Arrival, judge_batch, judge_one};
 use crate::commit::error::CommitError;
 use crate::commit::follow::{Counts, Target};
+use crate::commit::proposal::Status;
 use crate::commit::run::{Outcome, Staged};
 use crate::commit::sync::{PartitionSink, SyncError, SyncReport};
 use crate::commit::verdict::Verdict;
@@ -147,6 +148,9 @@ pub fn verdict(outcome: Result<Outcome, CommitError>) -> Verdict {
 pub fn short(verdict: &Verdict) -> String {
     match (verdict.committed_version(), verdict.refusal()) {
         (Some(version), _) => format!("committed {version}"),
+        (None, Some(refusal)) if verdict.status() == Status::Superseded => {
+            format!("{} {}", verdict.status().name(), refusal.reason)
+        }
         (None, Some(refusal)) => {
             format!("{} {:?} {}", verdict.status().name(), refusal.exception, refusal.reason)
         }

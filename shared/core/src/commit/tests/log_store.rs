@@ -252,6 +252,112 @@ async fn a_commit_that_spark_believes_it_made_is_proposed_again() {
     assert_eq!(kit.versions(), [0, 1, 2, 3, 4, 5]);
 }
 
+/// What becomes of a commit of Spark that a put with the same transaction id overtook, and of what was made of it.
+async fn overtaken(meant: &[Value], put: &[Value]) -> (Vec<AlarmKind>, Option<String>) {
+    let kit = shared_table().await;
+    assert_eq!(append(&kit, 1, 1).await, "committed 1");
+    kit.file("spark.parquet").await;
+    kit.file("put.parquet").await;
+    let spark = Spark::begin(&kit, 2, meant).await;
+    kit.table.log(2, put).await;
+    spark.commit().await;
+    append(&kit, 2, 2).await;
+    let page = alarm::of_table(&*kit.table.world.items, &kit.table.root, 10, None).await.unwrap();
+    let id = page.alarms.first().and_then(|alarm| alarm.proposal);
+    let kinds = page.alarms.iter().map(|alarm| alarm.kind).collect();
+    let Some(id) = id else { return (kinds, None) };
+    let at = kit.table.root.object(&format!("_delta_log/_staged_commits/{:020}.{id}.json", 2));
+    let staged = crate::commit::run::Staged { key: crate::delta::log::StagedKey::parse(&at).unwrap(), etag: None };
+    (kinds, Some(short(&kit.judge(&staged).await)))
+}
+
+#[tokio::test]
+async fn a_transaction_id_alone_does_not_make_two_commits_one() {
+    let kit = shared_table().await;
+    let info = |id: Value, engine: &str| {
+        let mut info = append_info();
+        (info["commitInfo"]["txnId"], info["commitInfo"]["engineInfo"]) = (id, json!(engine));
+        info
+    };
+    let (spark, put) = (kit.file("spark.parquet").await, kit.file("put.parquet").await);
+    let alarmed = vec![AlarmKind::CommitOvertaken];
+    for (id, then) in [
+        (Value::Null, "committed 4"),
+        (json!(""), "committed 4"),
+        // Told by name: nobody can tell what its writer means by giving one id to two commits.
+        (json!("T"), "rejected ConcurrentTransactionException TXN_ID_REUSED"),
+    ] {
+        let found = overtaken(&[spark.clone(), info(id.clone(), "a")], &[put.clone(), info(id.clone(), "b")]).await;
+        assert_eq!(found, (alarmed.clone(), Some(then.to_owned())), "{id}");
+    }
+    let found = overtaken(&[put.clone(), info(json!("T"), "a")], &[put.clone(), info(json!("T"), "b")]).await;
+    assert_eq!(found, (vec![], None), "one commit, written twice");
+}
+
+fn odd_items() -> Vec<Item> {
+    let temp = ("tempPath".to_owned(), "x".into());
+    vec![
+        Item::from([temp.clone(), ("complete".to_owned(), crate::store::Value::Bool(false))]),
+        Item::from([temp.clone(), ("complete".to_owned(), "maybe".into())]),
+        Item::from([temp]),
+        Item::from([("complete".to_owned(), "false".into())]),
+        Item::from([("complete".to_owned(), "true".into()), ("tempPath".to_owned(), 5.into())]),
+    ]
+}
+
+#[tokio::test]
+async fn an_item_that_is_no_entry_stops_the_table_by_name() {
+    for property in [json!({}), json!({ SHARED: "dynamodb" })] {
+        for item in odd_items() {
+            let kit = Kit::unpartitioned(property.clone()).await;
+            assert_eq!(append(&kit, 1, 1).await, "committed 1");
+            let at = key(&spellings(&kit.table.root)[1], Version(2));
+            kit.table.world.items.put(&at, item.clone(), Condition::Absent).await.unwrap();
+            assert_eq!(append(&kit, 2, 2).await, "rejected DamagedLogException LOG_STORE_ITEM_UNREADABLE", "{item:?}");
+            assert_eq!(alarms(&kit).await, [AlarmKind::LogStoreItemUnreadable]);
+            assert_eq!(kit.table.world.items.get(&at, Consistency::Strong).await.unwrap(), Some(item), "as it was");
+            kit.table.world.items.delete(&at, Condition::Present).await.unwrap();
+            assert_eq!(append(&kit, 2, 3).await, "committed 2");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_item_that_is_no_entry_holds_nobody_up_where_its_version_is_in_the_log() {
+    for item in odd_items() {
+        let kit = Kit::unpartitioned(json!({})).await;
+        assert_eq!(append(&kit, 1, 1).await, "committed 1");
+        let at = key(&spellings(&kit.table.root)[0], Version(2));
+        kit.table.log(2, &[kit.file("foreign.parquet").await, append_info()]).await;
+        kit.table.world.items.put(&at, item, Condition::Absent).await.unwrap();
+        assert_eq!(append(&kit, 2, 2).await, "committed 3");
+        assert_eq!(alarms(&kit).await, [AlarmKind::LogStoreItemUnreadable]);
+        keep_house(kit.ctx(), &kit.table.root).await.unwrap();
+        let mut logged =
+            Logged { root: kit.table.root.clone(), version: Version(2), file: LogFile::Commit, etag: None };
+        logged.etag = kit.table.world.objects.head(&logged.key()).await.ok().map(|meta| meta.etag);
+        assert!(matches!(audit(kit.ctx(), &[logged]).await.as_slice(), [Ok(_)]));
+        assert_eq!(append(&kit, 4, 3).await, "committed 4");
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_commit_are_not_published() {
+    let kit = shared_table().await;
+    assert_eq!(append(&kit, 1, 1).await, "committed 1");
+    let foreign = [kit.file("spark.parquet").await, append_info()];
+    let spark = Spark::begin(&kit, 2, &foreign).await;
+    let whole = text(&foreign);
+    let torn = Bytes::copy_from_slice(&whole.as_bytes()[..whole.len() / 2]);
+    kit.table.world.objects.put(&spark.temp, torn, &PutOptions::default()).await.unwrap();
+    assert_eq!(append(&kit, 2, 2).await, "rejected DamagedLogException LOG_STORE_BYTES_UNREADABLE");
+    assert_eq!(alarms(&kit).await, [AlarmKind::LogStoreBytesUnreadable]);
+    assert_eq!((kit.versions(), entries(&kit, 2).await), (vec![0, 1], vec![None, Some("false".into())]));
+    kit.table.world.objects.put(&spark.temp, whole.into(), &PutOptions::default()).await.unwrap();
+    assert_eq!(append(&kit, 2, 3).await, "committed 3");
+    assert_eq!(kit.table.version(2).await.unwrap(), text(&foreign));
+}
+
 #[tokio::test]
 async fn a_conditional_put_at_our_claims_version_wins_and_ours_is_no_foreign_loss() {
     let kit = shared_table().await;

@@ -11,7 +11,7 @@ use crate::commit::head::{self, Fence};
 use crate::commit::keys::ProposalId;
 use crate::commit::view::{self, View, ViewError};
 use crate::delta::log::{checkpoint_key, log_key};
-use crate::delta::testkit::{Form, append_info, remove_line};
+use crate::delta::testkit::{Form, append_info, creation_of, remove_line};
 use crate::delta::{AddFile, FileKey, Version, snapshot};
 use crate::store::{ObjectKey, Objects, ReadItems, ReadObjects, StoreErrorKind};
 use uuid::Uuid;
@@ -309,4 +309,41 @@ async fn a_head_that_is_far_behind_is_caught_up_by_a_checkpoint() {
     // The staged object, its file, the checkpoint, the commits after it.
     assert_eq!(gets_of(kit.clone(), 150).await, 2 + 1 + 4);
     assert_eq!(gets_of(kit.cold(), 151).await, 2);
+}
+
+#[tokio::test]
+async fn a_log_of_which_a_checkpoint_is_left_goes_on_behind_it() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+    kit.table.log(2, &[json!({"txn": {"appId": "app", "version": 2}})]).await;
+    let objects = &*kit.table.world.objects;
+    let latest = snapshot::load(objects, &kit.table.root, None).await.unwrap();
+    kit.table.checkpoint_as(&latest, Form::Classic).await;
+    // What the head knows as the latest commit stays; the one that it does not know is gone.
+    kit.table.delete_log(2).await;
+    let third = [kit.file("b.parquet").await, append_info()];
+    assert_eq!(short(&kit.propose(3, 2, &third).await), "committed 3");
+    kit.table.delete_log(3).await;
+    let latest = snapshot::load(objects, &kit.table.root, None).await.unwrap();
+    assert_eq!(latest.version, Version(2));
+    for version in 0..2 {
+        kit.table.delete_log(version).await;
+    }
+    // The head says that version 3 was published: a log that ends before it has lost something.
+    let lost = kit.propose(3, 3, &[kit.file("c.parquet").await, append_info()]).await;
+    assert_eq!(short(&lost), "rejected DamagedLogException LOG_BEHIND_HEAD");
+    // To somebody who sees the table for the first time it is whole.
+    let other = Kit::unpartitioned(json!({})).await;
+    other.table.log(1, &[other.file("a.parquet").await, append_info()]).await;
+    let latest = snapshot::load(&*other.table.world.objects, &other.table.root, None).await.unwrap();
+    other.table.checkpoint_as(&latest, Form::Sidecars(crate::delta::log::MainFile::Json, 2)).await;
+    for version in 0..2 {
+        other.table.delete_log(version).await;
+    }
+    let creation = other.propose(0, 8, &creation_of("again", &[], json!({}))).await;
+    assert_ne!(creation.status().name(), "committed", "the table is there");
+    let second = [other.file("b.parquet").await, append_info()];
+    assert_eq!(short(&other.propose(2, 9, &second).await), "committed 2");
+    let latest = snapshot::load(&*other.table.world.objects, &other.table.root, None).await.unwrap();
+    assert_eq!((latest.version, latest.live.len()), (Version(2), 2));
 }

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::json;
+
 use super::CheckpointError;
 use super::columns::Column;
 use crate::delta::actions::{
-    AddFile, DeletionVector, DomainMetadata, Metadata, PartitionValues, Protocol, RemoveFile, Txn,
+    AddFile, DeletionVector, DomainMetadata, Metadata, OtherMembers, PartitionValues, Protocol, RemoveFile, Txn,
 };
 
 macro_rules! fields {
@@ -30,6 +32,8 @@ fields! {
     AddRows = "add.stats_parsed.numRecords",
     AddRowId = "add.baseRowId",
     AddCommitVersion = "add.defaultRowCommitVersion",
+    AddTags = "add.tags",
+    AddClustering = "add.clusteringProvider",
     AddVectorType = "add.deletionVector.storageType",
     AddVectorPath = "add.deletionVector.pathOrInlineDv",
     AddVectorOffset = "add.deletionVector.offset",
@@ -171,7 +175,14 @@ impl Row {
             deletion_vector: self.vector(Field::AddVectorType)?,
             base_row_id: self.number(Field::AddRowId)?,
             default_row_commit_version: self.number(Field::AddCommitVersion)?,
+            others: self.other_members()?,
         }))
+    }
+
+    fn other_members(&self) -> Result<OtherMembers, CheckpointError> {
+        let tags = self.map(Field::AddTags)?.map(|tags| ("tags".to_owned(), json!(tags)));
+        let clustering = self.text(Field::AddClustering)?.map(|name| ("clusteringProvider".to_owned(), json!(name)));
+        Ok(OtherMembers::new(tags.into_iter().chain(clustering).collect()))
     }
 
     pub fn remove(&self) -> Result<Option<RemoveFile>, CheckpointError> {
@@ -211,7 +222,7 @@ impl Row {
             None => None,
             Some(provider) => {
                 let options = self.map(Field::MetadataOptions)?.unwrap_or_default();
-                Some(serde_json::json!({"provider": provider, "options": options}))
+                Some(json!({"provider": provider, "options": options}))
             }
         };
         Ok(Some(Metadata {

@@ -5,6 +5,8 @@ use parquet::basic::{Encoding, Type as Physical};
 use parquet::column::page::Page;
 use parquet::schema::types::ColumnDescPtr;
 
+use crate::delta::footer::bits::{Runs, framed};
+
 /// Looks pages of one column over, in their order.
 pub(super) struct Sound {
     physical: Physical,
@@ -34,13 +36,13 @@ impl Sound {
             Page::DataPage { buf, num_values, encoding, def_level_encoding, rep_level_encoding, .. } => {
                 let (mut rest, count) = (buf.as_ref(), size(*num_values)?);
                 if self.max_rep > 0 {
-                    let levels = framed(&mut rest, *rep_level_encoding)?;
-                    equal_to(levels, width_of(self.max_rep), count, self.max_rep)?;
+                    let levels = framed_levels(&mut rest, *rep_level_encoding)?;
+                    full(levels, count, self.max_rep)?;
                 }
                 let mut present = count;
                 if self.max_def > 0 {
-                    let levels = framed(&mut rest, *def_level_encoding)?;
-                    present = equal_to(levels, width_of(self.max_def), count, self.max_def)?;
+                    let levels = framed_levels(&mut rest, *def_level_encoding)?;
+                    present = full(levels, count, self.max_def)?;
                 }
                 self.values(rest, *encoding, present)
             }
@@ -49,11 +51,11 @@ impl Sound {
                 let (reps, rest) = buf.split_at_checked(size(*rep_levels_byte_len)?)?;
                 let (defs, rest) = rest.split_at_checked(size(*def_levels_byte_len)?)?;
                 if self.max_rep > 0 {
-                    equal_to(reps, width_of(self.max_rep), count, self.max_rep)?;
+                    full(reps, count, self.max_rep)?;
                 }
                 let mut present = count;
                 if self.max_def > 0 {
-                    present = equal_to(defs, width_of(self.max_def), count, self.max_def)?;
+                    present = full(defs, count, self.max_def)?;
                 }
                 self.values(rest, *encoding, present)
             }
@@ -68,27 +70,14 @@ impl Sound {
                     return None;
                 }
                 let (width, rest) = bytes.split_first()?;
-                if *width > 32 {
-                    return None;
-                }
-                let (mut runs, mut seen) = (Runs { rest, width: *width }, 0_usize);
-                while seen < count {
-                    let run = runs.next()?;
-                    let used = run.count.min(count.saturating_sub(seen));
-                    if !run.holds(used)
-                        || run.values().take(used).any(|index| size(index).is_none_or(|index| index >= self.dictionary))
-                    {
-                        return None;
-                    }
-                    seen = seen.saturating_add(run.count);
-                }
-                Some(())
+                let mut indices = Runs::new(rest, *width).ok()?;
+                let is_there = |index: u32| size(index).is_some_and(|index| index < self.dictionary);
+                (0..count).all(|_| indices.next().is_some_and(is_there)).then_some(())
             }
             // Booleans: framed like levels.
             Encoding::RLE if self.physical == Physical::BOOLEAN => {
                 let mut rest = bytes;
-                let framed = framed(&mut rest, Encoding::RLE)?;
-                equal_to(framed, 1, count, 1).map(|_| ())
+                full(framed_levels(&mut rest, Encoding::RLE)?, count, 1).map(|_| ())
             }
             // These look after themselves.
             _ => Some(()),
@@ -118,128 +107,17 @@ fn size(number: u32) -> Option<usize> {
     usize::try_from(number).ok()
 }
 
-/// Bits that hold the numbers up to `max`.
-fn width_of(max: i16) -> u8 {
-    u8::try_from(16_u32.saturating_sub(max.unsigned_abs().leading_zeros())).unwrap_or(16)
-}
-
 /// Levels with their length before them; the old encoding without one is read by nobody any more.
-fn framed<'a>(rest: &mut &'a [u8], encoding: Encoding) -> Option<&'a [u8]> {
+fn framed_levels<'a>(rest: &mut &'a [u8], encoding: Encoding) -> Option<&'a [u8]> {
     if encoding != Encoding::RLE {
         return None;
     }
-    let (length, after) = rest.split_first_chunk::<4>()?;
-    let (levels, after) = after.split_at_checked(size(u32::from_le_bytes(*length))?)?;
+    let (levels, after) = framed(rest)?;
     *rest = after;
     Some(levels)
 }
 
-/// How many of the first `count` levels are `wanted`; `None` if there are fewer, or one is larger.
-fn equal_to(levels: &[u8], width: u8, count: usize, wanted: i16) -> Option<usize> {
-    let wanted = u32::try_from(wanted).ok()?;
-    let (mut runs, mut seen, mut found) = (Runs { rest: levels, width }, 0_usize, 0_usize);
-    while seen < count {
-        let run = runs.next()?;
-        let used = run.count.min(count.saturating_sub(seen));
-        if !run.holds(used) {
-            return None;
-        }
-        for value in run.values().take(used) {
-            if value > wanted {
-                return None;
-            }
-            found += usize::from(value == wanted);
-        }
-        seen = seen.saturating_add(run.count);
-    }
-    Some(found)
-}
-
-/// Runs of the hybrid of run lengths and packed bits.
-struct Runs<'a> {
-    rest: &'a [u8],
-    width: u8,
-}
-
-/// Equal numbers, or packed ones.
-struct Run<'a> {
-    count: usize,
-    width: u8,
-    repeated: Option<u32>,
-    packed: &'a [u8],
-}
-
-impl<'a> Runs<'a> {
-    fn next(&mut self) -> Option<Run<'a>> {
-        let header = self.header()?;
-        let (count, width) = (usize::try_from(header >> 1).ok()?, usize::from(self.width));
-        if count == 0 {
-            return None;
-        }
-        if header & 1 == 0 {
-            let (bytes, rest) = self.rest.split_at_checked(width.div_ceil(8))?;
-            self.rest = rest;
-            let value = bytes.iter().rev().fold(0_u32, |value, byte| (value << 8) | u32::from(*byte));
-            return Some(Run { count, width: self.width, repeated: Some(value), packed: &[] });
-        }
-        // Some writers cut the padding of the last group off.
-        let (packed, rest) = self.rest.split_at_checked(count.checked_mul(width)?.min(self.rest.len()))?;
-        self.rest = rest;
-        Some(Run { count: count.checked_mul(8)?, width: self.width, repeated: None, packed })
-    }
-
-    fn header(&mut self) -> Option<u64> {
-        let mut value = 0_u64;
-        for place in 0..5 {
-            let (byte, rest) = self.rest.split_first()?;
-            self.rest = rest;
-            value |= u64::from(byte & 0x7f) << (7 * place);
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-}
-
-impl Run<'_> {
-    /// Whether the first `count` numbers are there.
-    fn holds(&self, count: usize) -> bool {
-        self.repeated.is_some() || count.saturating_mul(usize::from(self.width)) <= self.packed.len().saturating_mul(8)
-    }
-
-    fn values(&self) -> impl Iterator<Item = u32> {
-        let repeated = self.repeated.map(|value| std::iter::repeat_n(value, self.count));
-        let width = usize::from(self.width);
-        let packed = (0..if self.repeated.is_none() { self.count } else { 0 }).map(move |index| {
-            let first = index * width;
-            (0..width).fold(0_u32, |value, bit| {
-                let at = first + bit;
-                let byte = self.packed.get(at / 8).copied().unwrap_or(0);
-                value | (u32::from(byte >> (at % 8) & 1) << bit)
-            })
-        });
-        repeated.into_iter().flatten().chain(packed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_are_counted_and_not_believed() {
-        // Five times 1, then the bits 1, 0, 1, 1 of a group of eight.
-        let levels = [5 << 1, 1, (1 << 1) | 1, 0b1101];
-        assert_eq!(equal_to(&levels, 1, 9, 1), Some(8));
-        assert_eq!(equal_to(&levels, 1, 13, 1), Some(8));
-        assert_eq!(equal_to(&levels, 1, 14, 1), None, "there are 13");
-        assert_eq!(equal_to(&[1 << 1, 3], 2, 1, 1), None, "a level above the highest");
-        assert_eq!(equal_to(&[0xff; 9], 1, 1, 1), None, "a header without an end");
-        assert_eq!(equal_to(&[0, 1], 1, 1, 1), None, "an empty run");
-        // Eight numbers of three bits, of which the last byte was cut off.
-        let cut = [(1 << 1) | 1, 0b1000_1000, 0b1100_0110];
-        assert_eq!((equal_to(&cut, 3, 5, 7), equal_to(&cut, 3, 6, 7)), (Some(0), None));
-        assert_eq!((width_of(1), width_of(2), width_of(3), width_of(4)), (1, 2, 2, 3));
-    }
+/// How many of the first `count` levels are `max`; `None` if there are fewer, or one is larger.
+fn full(levels: &[u8], count: usize, max: i16) -> Option<usize> {
+    Runs::of_levels(levels, max).count(count, max, max)
 }

@@ -28,6 +28,8 @@ const FILE_VERSION: u8 = 1;
 const FIRST_OFFSET: u64 = 1;
 /// Length before the payload, checksum behind it.
 const FRAME_BYTES: u64 = 8;
+/// Vectors that end before this are read from the beginning of their file, so that its version comes along.
+const NEAR_BYTES: u64 = 64 * 1024;
 /// Z85 letters of the 16 bytes of a UUID.
 const UUID_LETTERS: usize = 20;
 
@@ -50,6 +52,10 @@ pub enum VectorError {
     Size { expected: u64, found: u64 },
     #[error("the CRC-32 of the vector is {found:08x}, the file says {expected:08x}")]
     Checksum { expected: u32, found: u32 },
+    #[error("the file of the vector begins with the byte {0}; {FILE_VERSION} is the version that is known")]
+    FileVersion(u8),
+    #[error("the vector is of the older format, which few engines read")]
+    OldFormat,
     #[error("the vector is malformed: {0}")]
     Rows(#[from] RowsError),
     #[error("cardinality is {expected}, the vector deletes {found} rows")]
@@ -73,9 +79,11 @@ impl VectorError {
             VectorError::StorageType(_) | VectorError::Descriptor(_) | VectorError::Path(_) => {
                 "LAKEWARDEN_DELETION_VECTOR_DESCRIPTOR"
             }
-            VectorError::TooLarge(_) | VectorError::Rows(_) | VectorError::Store(_) => {
-                "LAKEWARDEN_DELETION_VECTOR_UNREADABLE"
-            }
+            VectorError::TooLarge(_)
+            | VectorError::FileVersion(_)
+            | VectorError::OldFormat
+            | VectorError::Rows(_)
+            | VectorError::Store(_) => "LAKEWARDEN_DELETION_VECTOR_UNREADABLE",
         }
     }
 
@@ -92,6 +100,8 @@ impl VectorError {
                 "DELETION_VECTOR_DESCRIPTOR"
             }
             VectorError::TooLarge(_) => "DELETION_VECTOR_TOO_LARGE",
+            VectorError::FileVersion(_) => "DELETION_VECTOR_FILE_VERSION",
+            VectorError::OldFormat => "DELETION_VECTOR_OLD_FORMAT",
             VectorError::Rows(_) | VectorError::Store(_) => "DELETION_VECTOR_UNREADABLE",
         }
     }
@@ -166,13 +176,15 @@ fn inline_payload(text: &str, size_bytes: u64) -> Result<Bytes, VectorError> {
 }
 
 /// Reads a vector wherever the log says it is: nothing for inline ones, else one ranged request of `sizeInBytes` + 8
-/// bytes. Size, checksum and cardinality are compared.
+/// bytes and of what lies before them in the first 64 KiB of the file; one more, of one byte, for vectors that end later and
+/// are not the first of their file. The file's version, size, checksum and cardinality are compared.
 pub async fn read(objects: &dyn ReadObjects, root: &Location, vector: &DeletionVector) -> Result<RowSet, VectorError> {
-    read_within(objects, root, vector, Reach::Anywhere).await
+    decode(vector, &payload_of(objects, root, vector, Reach::Anywhere).await?)
 }
 
 /// Reads a vector of a commit that is not in the log yet, and compares it with all that is claimed of it. It must lie
-/// below the table's root.
+/// below the table's root, and be written so that every engine reads it: absolute paths begin with `s3://`, inline vectors
+/// have no offset, and the format is the one of the protocol.
 ///
 /// `num_records`: rows of the file, deleted ones included.
 pub async fn check(
@@ -182,7 +194,12 @@ pub async fn check(
     num_records: Option<u64>,
 ) -> Result<RowSet, VectorError> {
     let num_records = num_records.ok_or(VectorError::MissingNumRecords)?;
-    let rows = read_within(objects, root, vector, Reach::Inside).await?;
+    check_spelling(vector)?;
+    let payload = payload_of(objects, root, vector, Reach::Inside).await?;
+    let rows = decode(vector, &payload)?;
+    if !rows::is_portable(&payload) {
+        return Err(VectorError::OldFormat);
+    }
     match rows.max() {
         Some(row) if row >= num_records => Err(VectorError::RowIndex { row, num_records }),
         _ => Ok(rows),
@@ -203,17 +220,33 @@ pub(crate) fn read_held(vector: &DeletionVector, file: &[u8]) -> Result<RowSet, 
     }
 }
 
-async fn read_within(
+/// What the protocol allows and engines do not read.
+fn check_spelling(vector: &DeletionVector) -> Result<(), VectorError> {
+    let text = &vector.path_or_inline_dv;
+    match (vector.storage_type.as_str(), vector.offset) {
+        ("i", Some(offset)) => Err(VectorError::Descriptor(format!("an inline vector has no offset; it is {offset}"))),
+        ("p", _) if !text.starts_with("s3://") => {
+            let text: String = text.chars().take(200).collect();
+            Err(VectorError::Descriptor(format!("an absolute path begins with s3://, not so `{text}`")))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn payload_of(
     objects: &dyn ReadObjects,
     root: &Location,
     vector: &DeletionVector,
     reach: Reach,
-) -> Result<RowSet, VectorError> {
-    let payload = match locate(root, vector, reach)? {
-        Place::Inline(payload) => payload,
-        Place::File { at, offset } => read_payload(objects, &at, offset, size_of(vector)?).await?,
-    };
-    let rows = rows::decode(&payload)?;
+) -> Result<Bytes, VectorError> {
+    match locate(root, vector, reach)? {
+        Place::Inline(payload) => Ok(payload),
+        Place::File { at, offset } => read_payload(objects, &at, offset, size_of(vector)?).await,
+    }
+}
+
+fn decode(vector: &DeletionVector, payload: &[u8]) -> Result<RowSet, VectorError> {
+    let rows = rows::decode(payload)?;
     if u64::try_from(vector.cardinality) != Ok(rows.len()) {
         return Err(VectorError::Cardinality { expected: vector.cardinality, found: rows.len() });
     }
@@ -226,17 +259,18 @@ async fn read_payload(
     offset: u64,
     size_bytes: u64,
 ) -> Result<Bytes, VectorError> {
-    let range = ByteRange::From { start: offset, length: size_bytes.saturating_add(FRAME_BYTES) };
-    let bytes = match objects.get(at, &GetOptions { range: Some(range), if_match: None }).await {
-        Ok(object) => object.bytes,
-        Err(ObjectError::NotFound(at)) => return Err(VectorError::Missing(at)),
-        // The file ends before the vector begins.
-        Err(ObjectError::InvalidRange(_)) => return Err(VectorError::Size { expected: size_bytes, found: 0 }),
-        Err(ObjectError::Store(error)) => return Err(error.into()),
-        Err(error) => {
-            return Err(StoreError::new(crate::store::StoreErrorKind::Invalid, "get", error.to_string()).into());
-        }
-    };
+    let end = offset.saturating_add(size_bytes).saturating_add(FRAME_BYTES);
+    let start = if offset == FIRST_OFFSET || end <= NEAR_BYTES { 0 } else { offset };
+    // The file ends before the vector begins.
+    let short = || VectorError::Size { expected: size_bytes, found: 0 };
+    let read = read_range(objects, at, start, end.saturating_sub(start)).await?.ok_or_else(short)?;
+    let first = if start == 0 { read.clone() } else { read_range(objects, at, 0, 1).await?.ok_or_else(short)? };
+    match first.first() {
+        Some(version) if *version != FILE_VERSION => return Err(VectorError::FileVersion(*version)),
+        _ => {}
+    }
+    let from = usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX);
+    let bytes = if from <= read.len() { read.slice(from..) } else { Bytes::new() };
     let word = |from: usize| bytes.get(from..)?.first_chunk::<4>().map(|word| u32::from_be_bytes(*word));
     let length = word(0).map_or(0, u64::from);
     if length != size_bytes {
@@ -253,6 +287,23 @@ async fn read_payload(
         return Err(VectorError::Checksum { expected, found });
     }
     Ok(payload)
+}
+
+/// Part of a file; nothing where it ends before.
+async fn read_range(
+    objects: &dyn ReadObjects,
+    at: &ObjectKey,
+    start: u64,
+    length: u64,
+) -> Result<Option<Bytes>, VectorError> {
+    let range = Some(ByteRange::From { start, length });
+    match objects.get(at, &GetOptions { range, if_match: None }).await {
+        Ok(object) => Ok(Some(object.bytes)),
+        Err(ObjectError::NotFound(at)) => Err(VectorError::Missing(at)),
+        Err(ObjectError::InvalidRange(_)) => Ok(None),
+        Err(ObjectError::Store(error)) => Err(error.into()),
+        Err(error) => Err(StoreError::new(crate::store::StoreErrorKind::Invalid, "get", error.to_string()).into()),
+    }
 }
 
 fn crc32(bytes: &[u8]) -> u32 {

@@ -116,6 +116,11 @@ pub fn encode(rows: &RowSet) -> Vec<u8> {
     bytes
 }
 
+/// Whether the bytes say that they are in the format that the protocol describes.
+pub fn is_portable(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC_PORTABLE.to_le_bytes())
+}
+
 /// Reads a set of either magic number. Everything is looked over before anything is built, so that what the bytes claim
 /// costs no memory until it proved true.
 pub fn decode(bytes: &[u8]) -> Result<RowSet, RowsError> {

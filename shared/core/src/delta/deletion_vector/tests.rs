@@ -92,8 +92,17 @@ async fn several_vectors_share_a_file_and_each_is_one_request() {
         assert_eq!(&read(objects, &root(), vector).await.unwrap(), set);
         let used = objects.object_usage().since(&before);
         assert_eq!((used.gets, used.heads, used.lists), (1, 0, 0));
-        assert!(used.bytes_read <= vector.size_in_bytes as u64 + 8);
+        assert!(used.bytes_read <= vector.offset.unwrap() as u64 + vector.size_in_bytes as u64 + 8);
         assert_eq!(&check(objects, &root(), vector, Some(set.max().unwrap() + 1)).await.unwrap(), set);
+    }
+    // A large one, and one far behind: the file's version is read by itself.
+    let far = [(0_u64..600_000).filter(|row| row % 3 == 0).collect(), rows()];
+    let far_vectors = write(objects, &root(), Uuid::from_u128(10), &far.each_ref()).await.unwrap();
+    for ((set, vector), (gets, before_it)) in far.iter().zip(&far_vectors).zip([(1, 1), (2, 1)]) {
+        let before = objects.object_usage();
+        assert_eq!(&read(objects, &root(), vector).await.unwrap(), set);
+        let used = objects.object_usage().since(&before);
+        assert_eq!((used.gets, used.bytes_read), (gets, before_it + vector.size_in_bytes as u64 + 8));
     }
     let without_offset = DeletionVector { offset: None, ..vectors[0].clone() };
     assert_eq!(read(objects, &root(), &without_offset).await.unwrap(), rows());
@@ -148,6 +157,20 @@ async fn every_defect_has_its_class() {
     ] {
         assert_eq!(class(vector.clone(), records).await, Err(expected), "{vector:?} {records:?}");
     }
+    // The first byte tells the version, also of vectors that do not lie behind it.
+    let large: RowSet = (0_u64..600_000).filter(|row| row % 3 == 0).collect();
+    let (mut several, of_several) = encode_file(Uuid::from_u128(9), &[&rows(), &large, &rows()]);
+    for version in [0, 2, 7] {
+        several[0] = version;
+        put(several.clone()).await;
+        for vector in &of_several {
+            let error = check(objects, &root(), vector, Some(700_000)).await.unwrap_err();
+            let names = (error.reason(), error.class());
+            let expected = ("DELETION_VECTOR_FILE_VERSION", "LAKEWARDEN_DELETION_VECTOR_UNREADABLE");
+            assert_eq!(names, expected, "{version} {vector:?}");
+            assert_eq!(read(objects, &root(), vector).await.unwrap_err(), error);
+        }
+    }
     let mut flipped = file.clone();
     flipped[20] ^= 1;
     put(flipped).await;
@@ -160,6 +183,38 @@ async fn every_defect_has_its_class() {
     other[49..].copy_from_slice(&crc.to_be_bytes());
     put(other).await;
     assert_eq!(class(good, Some(30)).await, Err("LAKEWARDEN_DELETION_VECTOR_UNREADABLE"));
+}
+
+/// What the log says is read; what is new must be read by everybody.
+#[tokio::test]
+async fn new_vectors_are_written_so_that_every_engine_reads_them() {
+    let world = MemoryWorld::new(0);
+    let objects = &*world.objects;
+    let vectors = write(objects, &root(), Uuid::from_u128(9), &[&rows()]).await.unwrap();
+    let path = |scheme: &str| DeletionVector {
+        storage_type: "p".into(),
+        path_or_inline_dv: format!("{scheme}://lake/wh/t/deletion_vector_00000000-0000-0000-0000-000000000009.bin"),
+        ..vectors[0].clone()
+    };
+    // Rows 0 and 2, as the older format has them.
+    let mut native = rows::MAGIC_NATIVE.to_le_bytes().to_vec();
+    let bitmap = hex::decode("3a3000000100000000000100100000000000 0200".replace(' ', "")).unwrap();
+    native.extend(1_u32.to_le_bytes());
+    native.extend(u32::try_from(bitmap.len()).unwrap().to_le_bytes());
+    native.extend(&bitmap);
+    let old = vector("i", &z85::encode(&native), None, native.len() as i64, 2);
+    let offset = DeletionVector { offset: Some(1), ..inline(&rows()) };
+    for (vector, rows, expected) in [
+        (path("s3"), rows(), None),
+        (path("s3a"), rows(), Some("DELETION_VECTOR_DESCRIPTOR")),
+        (inline(&rows()), rows(), None),
+        (offset, rows(), Some("DELETION_VECTOR_DESCRIPTOR")),
+        (old, [0, 2].into_iter().collect(), Some("DELETION_VECTOR_OLD_FORMAT")),
+    ] {
+        assert_eq!(read(objects, &root(), &vector).await.unwrap(), rows, "{vector:?}");
+        let found = check(objects, &root(), &vector, Some(30)).await.map_err(|error| error.reason());
+        assert_eq!(found.err(), expected, "{vector:?}");
+    }
 }
 
 /// The protocol document's own example of an inline vector is of an older, big-endian encoding.

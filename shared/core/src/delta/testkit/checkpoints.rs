@@ -35,6 +35,7 @@ fn message() -> String {
     optional group add {{ optional binary path (STRING); optional group partitionValues {MAP}
         optional int64 size; optional int64 modificationTime; optional boolean dataChange; optional binary stats (STRING);
         optional group tags {MAP} {VECTOR} optional int64 baseRowId; optional int64 defaultRowCommitVersion;
+        optional binary clusteringProvider (STRING);
         optional group stats_parsed {{ optional int64 numRecords; }} }}
     optional group remove {{ optional binary path (STRING); optional int64 deletionTimestamp; optional boolean dataChange;
         optional group partitionValues {MAP} optional int64 size; optional binary stats (STRING); {VECTOR}
@@ -57,11 +58,13 @@ fn vector(vector: &Option<DeletionVector>) -> Value {
 }
 
 fn add_line(add: &AddFile) -> Value {
-    json!({"add": {"path": add.path, "partitionValues": add.partition_values, "size": add.size,
+    let mut line = json!({"add": {"path": add.path, "partitionValues": add.partition_values, "size": add.size,
         "modificationTime": add.modification_time, "dataChange": add.data_change, "stats": add.stats,
         "deletionVector": vector(&add.deletion_vector), "baseRowId": add.base_row_id,
         "defaultRowCommitVersion": add.default_row_commit_version,
-        "stats_parsed": add.stats.as_ref().map(|_| json!({"numRecords": 1}))}})
+        "stats_parsed": add.stats.as_ref().map(|_| json!({"numRecords": 1}))}});
+    line["add"].as_object_mut().unwrap().extend(add.others.members());
+    line
 }
 
 fn remove_line(remove: &RemoveFile) -> Value {

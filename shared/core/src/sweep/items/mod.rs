@@ -1,13 +1,16 @@
 //! Items of the sweep, all in table `catalog`; one file per type.
 
+mod cancel;
 mod fence;
 mod kept_optimizer;
 mod lease;
 mod optimizer;
 mod places;
+mod progress;
 mod run;
 mod writer_lease;
 
+pub use cancel::Cancellation;
 pub use fence::LeaseFence;
 pub use kept_optimizer::KeptOptimizer;
 pub use lease::{LEASE_MARGIN_MS, LEASE_MS, Lease};
@@ -16,6 +19,7 @@ pub use optimizer::{
     SIGHTINGS_DEFAULT,
 };
 pub use places::{PLACES_MAX, PartitionsNoted, TablePlaces};
+pub use progress::{Folder, Live, Progress, Segment, Segments, Stage};
 pub use run::{ReportParts, RunFacts, RunOptions, RunRecord, RunState, Tally, Totals, is_run_id, new_run_id};
 pub use writer_lease::WriterLease;
 

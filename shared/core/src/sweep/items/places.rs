@@ -113,9 +113,9 @@ impl TablePlaces {
 
     /// Whether the table may have files inside a location, or writes there.
     pub fn reaches(&self, within: &Location) -> bool {
-        let touches = |folder: &Location| within.contains(folder) || folder.contains(within);
+        let touches = |folder: &Location| within.may_contain(folder) || folder.may_contain(within);
         self.elsewhere.as_ref().is_none_or(|folders| folders.iter().any(touches))
-            || self.declared.iter().any(|folder| within.contains(folder))
+            || self.declared.iter().any(|folder| within.may_contain(folder))
     }
 
     pub fn encode(&self) -> Item {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::store::{
     Condition, Consistency, DecodeError, Fields, Ids, Item, Items, Key, ReadItems, StoreError, Table, Value,
 };
+use crate::sweep::items::progress::{Live, Progress, Segments};
 use crate::sweep::{Mode, SweepError, SweepRequest};
 
 const LAYOUT: i64 = 1;
@@ -41,7 +42,7 @@ impl RunState {
 }
 
 /// Objects and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     pub count: i64,
     pub size_bytes: i64,
@@ -57,7 +58,7 @@ impl Tally {
 /// What a run found and did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Objects of the listing by the name of their reason, of the last attempt.
+    /// Objects of the listing by the name of their reason.
     pub by_reason: BTreeMap<String, Tally>,
     /// Over all attempts. Of a batch whose answer was lost in a crash nothing is counted.
     pub deleted: Tally,
@@ -65,11 +66,10 @@ pub struct Totals {
     pub spared: BTreeMap<String, Tally>,
 }
 
-/// Where the report's parts are: those of the last attempt's judgements, and those of all attempts' outcomes.
+/// Where the report's parts are: judgements by attempt, and outcomes over all attempts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportParts {
-    pub attempt: i64,
-    pub judged: i64,
+    pub judged: Segments,
     pub outcomes: i64,
 }
 
@@ -103,6 +103,8 @@ pub struct RunFacts {
     pub listed: u64,
     /// What somebody should look at: unknown tables that were found, tables that could not be read.
     pub findings: Vec<String>,
+    /// How far the worker is, as of a moment ago; only while it is at work.
+    pub live: Option<Live>,
 }
 
 impl RunFacts {
@@ -143,7 +145,7 @@ pub struct RunRecord {
     pub ended_ms: Option<i64>,
     /// Attempts begun.
     pub attempts: i64,
-    /// Attempts begun since something was deleted.
+    /// Attempts begun since the run last got further.
     pub idle_attempts: i64,
     /// Epoch of the lease of the last attempt.
     pub epoch: i64,
@@ -156,6 +158,7 @@ pub struct RunRecord {
     pub report: ReportParts,
     pub options: RunOptions,
     pub facts: RunFacts,
+    pub progress: Progress,
     pub revision: String,
 }
 
@@ -193,6 +196,7 @@ impl RunRecord {
             report: ReportParts::default(),
             options: RunOptions::default(),
             facts: RunFacts::default(),
+            progress: Progress::default(),
             revision,
         }
     }
@@ -249,11 +253,11 @@ impl RunRecord {
             ("by_reason".to_owned(), encode_tallies(&self.totals.by_reason)),
             ("deleted".to_owned(), encode_tally(&self.totals.deleted)),
             ("spared".to_owned(), encode_tallies(&self.totals.spared)),
-            ("report_attempt".to_owned(), self.report.attempt.into()),
-            ("report_judged".to_owned(), self.report.judged.into()),
+            ("report_parts".to_owned(), encode_json(&self.report.judged)),
             ("report_outcomes".to_owned(), self.report.outcomes.into()),
             ("options".to_owned(), encode_json(&self.options)),
             ("facts".to_owned(), encode_json(&self.facts)),
+            ("progress".to_owned(), encode_json(&self.progress)),
             ("revision".to_owned(), self.revision.as_str().into()),
         ])
     }
@@ -285,15 +289,20 @@ impl RunRecord {
                 deleted: decode_tally(item.get("deleted"), "deleted")?,
                 spared: decode_tallies(item, "spared")?,
             },
-            report: ReportParts {
-                attempt: item.int("report_attempt")?,
-                judged: item.int("report_judged")?,
-                outcomes: item.int("report_outcomes")?,
-            },
+            report: ReportParts { judged: decode_judged(item)?, outcomes: item.int("report_outcomes")? },
             options: decode_json(item, "options")?,
             facts: decode_json(item, "facts")?,
+            progress: decode_json(item, "progress")?,
             revision: owned("revision")?,
         })
+    }
+}
+
+/// Records of an earlier version know the parts of one attempt only.
+fn decode_judged(item: &Item) -> Result<Segments, DecodeError> {
+    match (item.opt_int("report_attempt")?, item.opt_int("report_judged")?) {
+        (Some(attempt), Some(parts)) => Ok(Segments::of(attempt, parts)),
+        _ => decode_json(item, "report_parts"),
     }
 }
 
@@ -326,6 +335,8 @@ fn decode_tallies(item: &Item, field: &str) -> Result<BTreeMap<String, Tally>, D
 mod tests {
     use super::*;
     use crate::store::SequentialIds;
+    use crate::sweep::items::Stage;
+    use crate::sweep::ranges::KeyRange;
 
     #[test]
     fn round_trip() {
@@ -348,9 +359,15 @@ mod tests {
             reason: Some("fuse".into()),
             error: Some("too many".into()),
             pointer: Some("s3://b/t/metadata/v1.metadata.json".into()),
-            report: ReportParts { attempt: 2, judged: 1, outcomes: 4 },
+            report: ReportParts { judged: Segments::of(2, 1), outcomes: 4 },
             options: RunOptions { backfill: true, sightings: Some(2), why: Some("é".into()), ..RunOptions::default() },
             facts: RunFacts { gate_ms: Some(-5), listed: 7, findings: vec!["x".into()], ..RunFacts::default() },
+            progress: Progress {
+                stage: Stage::Deleting,
+                ranges: vec![KeyRange { after: Some("k é".into()), until: None, is_done: true }],
+                lines_done: 3,
+                ..Progress::default()
+            },
             ..queued
         };
         done.totals.deleted.add(10);
@@ -360,7 +377,12 @@ mod tests {
         let mut earlier = done.encode();
         earlier.remove("options");
         earlier.remove("facts");
+        earlier.remove("progress");
+        earlier.remove("report_parts");
+        earlier.insert("report_attempt".into(), 2.into());
+        earlier.insert("report_judged".into(), 1.into());
         let found = RunRecord::decode("id", &done.run_id, &earlier).unwrap();
         assert_eq!((found.options, found.facts), (RunOptions::default(), RunFacts::default()));
+        assert_eq!((found.progress, found.report), (Progress::default(), done.report));
     }
 }

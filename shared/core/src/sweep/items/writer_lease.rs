@@ -1,6 +1,5 @@
 use serde_json::json;
 
-use crate::location::Location;
 use crate::store::{
     Condition, Consistency, DecodeError, Fields, Item, Items, Key, ObjectKey, Query, ReadItems, SortRange, Table,
     Value, WriteError,
@@ -9,17 +8,18 @@ use crate::sweep::SweepError;
 
 const LAYOUT: i64 = 1;
 
-/// What a writer has announced before it writes: folders, or single keys. While it lasts, and one retention longer, no
+/// What a writer has announced before it writes: beginnings of keys, or single keys. While it lasts, and one retention longer, no
 /// sweep of the table touches anything there.
 ///
-/// Item: pk `writer-leases#<table id>`, sk the lease's id; folders and keys as lists of `bucket` and `path`.
+/// Item: pk `writer-leases#<table id>`, sk the lease's id; prefixes and keys as lists of `bucket` and `key`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriterLease {
     pub table_id: String,
     pub lease_id: String,
     /// Who asked, as told.
     pub holder: Option<String>,
-    pub folders: Vec<Location>,
+    /// Whatever begins like this.
+    pub prefixes: Vec<ObjectKey>,
     pub keys: Vec<ObjectKey>,
     pub granted_ms: i64,
     pub expires_at_ms: i64,
@@ -73,12 +73,12 @@ impl WriterLease {
 
     pub fn encode(&self) -> Item {
         let pair = |bucket: &str, path: &str| Value::from(json!([bucket, path]).to_string());
-        let folders = self.folders.iter().map(|folder| pair(&folder.bucket, &folder.prefix));
+        let prefixes = self.prefixes.iter().map(|at| pair(&at.bucket, &at.key));
         let keys = self.keys.iter().map(|at| pair(&at.bucket, &at.key));
         Item::from([
             ("schema_version".to_owned(), LAYOUT.into()),
             ("holder".to_owned(), self.holder.as_deref().map_or(Value::Null, Value::from)),
-            ("folders".to_owned(), Value::List(folders.collect())),
+            ("prefixes".to_owned(), Value::List(prefixes.collect())),
             ("keys".to_owned(), Value::List(keys.collect())),
             ("granted_ms".to_owned(), self.granted_ms.into()),
             ("expires_at_ms".to_owned(), self.expires_at_ms.into()),
@@ -97,13 +97,13 @@ impl WriterLease {
             };
             list.iter().map(pair).collect()
         };
-        let folder = |(bucket, prefix): (String, String)| Location { bucket, prefix };
+        let key = |(bucket, key): (String, String)| ObjectKey::new(bucket, key);
         Ok(Self {
             table_id: table_id.to_owned(),
             lease_id: lease_id.to_owned(),
             holder: item.opt_text("holder")?.map(str::to_owned),
-            folders: pairs("folders")?.into_iter().map(folder).collect(),
-            keys: pairs("keys")?.into_iter().map(|(bucket, key)| ObjectKey::new(bucket, key)).collect(),
+            prefixes: pairs("prefixes")?.into_iter().map(key).collect(),
+            keys: pairs("keys")?.into_iter().map(key).collect(),
             granted_ms: item.int("granted_ms")?,
             expires_at_ms: item.int("expires_at_ms")?,
             revision: item.text("revision")?.to_owned(),
@@ -121,14 +121,14 @@ mod tests {
             table_id: "id".into(),
             lease_id: "l".into(),
             holder: Some("job 7".into()),
-            folders: vec![Location::new("b", "t/data")],
+            prefixes: vec![ObjectKey::new("b", "t/data/")],
             keys: vec![ObjectKey::new("b", "t//x \"é\"")],
             granted_ms: 5,
             expires_at_ms: 6,
             revision: "r".into(),
         };
         assert_eq!(WriterLease::decode("id", "l", &full.encode()).unwrap(), full);
-        let bare = WriterLease { holder: None, folders: vec![], keys: vec![], ..full };
+        let bare = WriterLease { holder: None, prefixes: vec![], keys: vec![], ..full };
         assert_eq!(WriterLease::decode("id", "l", &bare.encode()).unwrap(), bare);
         let mut damaged = bare.encode();
         damaged.insert("keys".into(), Value::List(vec!["x".into()]));

@@ -1,28 +1,34 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::IDLE_ATTEMPTS_MAX;
+use super::judge::Judging;
 use super::knowledge::{Knowledge, Neighbours, Policy, Sourced, Standing};
 use super::others::sorted;
-use crate::limits::LIST_PAGE_MAX_KEYS;
+use super::pace::Pace;
+use super::stored::KNOWLEDGE_MAX_AGE_MS;
 use crate::location::Location;
 use crate::ports::{App, Deadline};
-use crate::store::Listed;
+use crate::store::list_every;
 use crate::sweep::delays::Delays;
 use crate::sweep::families::Families;
-use crate::sweep::guards::{NameRules, Reason, is_fuse_blown};
-use crate::sweep::items::{LEASE_MS, Lease, OptimizerItem, RunFacts, RunRecord, RunState, TablePlaces};
+use crate::sweep::guards::NameRules;
+use crate::sweep::items::{
+    LEASE_MS, Lease, OptimizerItem, Progress, RunFacts, RunRecord, RunState, Segments, Stage, TablePlaces,
+};
 use crate::sweep::leases::Leased;
+use crate::sweep::ranges::{KeyRange, are_done, cut, next_pages};
 use crate::sweep::refs::{Lens, References};
-use crate::sweep::report::{Kind, ReportWriter, judged_line};
 use crate::sweep::sightings::Sightings;
 use crate::sweep::source::{Moment, ReferenceSource, Role, SourceContext, source_for};
-use crate::sweep::survey::{ForeignRoots, Survey, list_request};
+use crate::sweep::survey::{ForeignRoots, Survey};
 use crate::sweep::{Interruption, Mode, Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
 
 /// An attempt ends in good order when less time than this is left.
 const STOP_MARGIN_MS: i64 = 20_000;
-/// Orphans that one run deletes; the next one finds the others.
-const CANDIDATES_MAX: usize = 1_000_000;
+/// A range has at least so many of the table's own files.
+const KEYS_PER_RANGE: u64 = 4_000;
+/// How long references are read before the lease is looked at.
+const LOAD_SLICE_MS: i64 = 30_000;
 
 /// One worker's go at a run.
 pub(super) struct Attempt<'a> {
@@ -34,6 +40,37 @@ pub(super) struct Attempt<'a> {
     pub(super) lease: Lease,
     /// Ages are counted to this moment: waiting makes no file older.
     pub(super) started_ms: i64,
+    pub(super) began: Began,
+    pub(super) stage: Stage,
+    /// What this stage has listed; empty before its first page.
+    pub(super) ranges: Vec<KeyRange>,
+    pub(super) surveyed_ms: i64,
+    pub(super) judging: Judging,
+    /// Parts of orphans that are done with, and lines of the next one.
+    pub(super) parts_done: i64,
+    pub(super) lines_done: i64,
+    /// When tables elsewhere were last asked what they need here.
+    pub(super) asked_ms: i64,
+    pub(super) pace: Pace,
+    pub(super) saved_ms: i64,
+    pub(super) shown_ms: i64,
+    /// Objects of the first listing.
+    pub(super) surveyed: u64,
+    /// Whether the run got further since the record was saved.
+    pub(super) has_advanced: bool,
+    pub(super) is_filter_stored: bool,
+    /// Objects stored for later attempts.
+    pub(super) blobs: u32,
+}
+
+/// Whether an attempt leaves anything to go on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Began {
+    Run {
+        at_ms: i64,
+    },
+    /// A look that nothing is kept of.
+    Look,
 }
 
 impl<'a> Attempt<'a> {
@@ -45,12 +82,35 @@ impl<'a> Attempt<'a> {
         lease: Lease,
         started_ms: i64,
     ) -> Self {
-        Self { app, directory, deadline, stop_margin_ms: STOP_MARGIN_MS, record, lease, started_ms }
+        Self {
+            app,
+            directory,
+            deadline,
+            stop_margin_ms: STOP_MARGIN_MS,
+            record,
+            lease,
+            started_ms,
+            began: Began::Run { at_ms: started_ms },
+            stage: Stage::Loading,
+            ranges: Vec::new(),
+            surveyed_ms: started_ms,
+            judging: Judging::default(),
+            parts_done: 0,
+            lines_done: 0,
+            asked_ms: i64::MIN,
+            pace: Pace::default(),
+            saved_ms: started_ms,
+            shown_ms: started_ms,
+            surveyed: 0,
+            has_advanced: false,
+            is_filter_stored: false,
+            blobs: 0,
+        }
     }
 
-    /// Ends when less time than this is left.
-    pub(super) fn stopping_before(self, stop_margin_ms: i64) -> Self {
-        Self { stop_margin_ms, ..self }
+    /// Keeps nothing for later, and ends when less time than this is left.
+    pub(super) fn looking(self, stop_margin_ms: i64) -> Self {
+        Self { stop_margin_ms, began: Began::Look, ..self }
     }
 
     pub(super) async fn save_record(&mut self) -> Result<(), SweepError> {
@@ -65,7 +125,7 @@ impl<'a> Attempt<'a> {
     }
 
     pub(super) fn has_given_up(&self) -> bool {
-        self.record.idle_attempts >= IDLE_ATTEMPTS_MAX
+        self.record.idle_attempts >= IDLE_ATTEMPTS_MAX || self.record.progress.restarts >= IDLE_ATTEMPTS_MAX
     }
 
     pub(super) fn check_time(&self) -> Result<(), SweepError> {
@@ -84,45 +144,142 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// The whole attempt: learn, judge, delete.
+    /// The whole attempt: learn, judge, delete, from where the last one stopped.
     pub(super) async fn work(&mut self, entry: Option<TableEntry>) -> Result<(), SweepError> {
         self.check_time()?;
-        let mut known = self.learn(entry).await?;
-        self.record.pointer = Some(known.own()?.pointer());
-        let orphans = self.judge_all(&mut known).await?;
-        if self.record.mode == Mode::DryRun || orphans.is_empty() {
-            return Ok(());
+        let mut known = self.prepare(entry).await?;
+        self.check_cancelled().await?;
+        let result = self.go_on(&mut known).await;
+        if matches!(result, Err(SweepError::Interrupted(Interruption::TimeLimit))) {
+            self.checkpoint(&mut known).await?;
         }
-        self.delete_all(&mut known, orphans).await
+        result
     }
 
-    /// Everything that is read before the first object is judged. The pages that are judged are listed later, each
-    /// before the pointers are read again.
+    async fn go_on(&mut self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        self.gather(known).await?;
+        self.record.pointer = Some(known.own()?.pointer());
+        if self.stage < Stage::Deleting {
+            self.judge_all(known).await?;
+        }
+        let is_empty = self.judging.orphans.is_empty() && self.judging.orphan_parts.total() == 0;
+        if self.record.mode == Mode::DryRun || is_empty {
+            return Ok(());
+        }
+        self.delete_all(known).await
+    }
+
+    /// Nothing of what earlier attempts found counts any more, but what they deleted.
+    pub(super) fn start_over(&mut self) {
+        let restarts = self.record.progress.restarts;
+        let was_stored = i64::from(self.record.progress.is_stored());
+        self.record.progress = Progress { restarts: restarts.saturating_add(was_stored), ..Progress::default() };
+        self.record.totals.by_reason.clear();
+        self.record.report.judged = Segments::default();
+        (self.stage, self.ranges, self.judging) = (Stage::Loading, Vec::new(), Judging::default());
+        (self.parts_done, self.lines_done, self.is_filter_stored, self.surveyed) = (0, 0, false, 0);
+        if let Began::Run { at_ms } = self.began {
+            self.started_ms = at_ms;
+        }
+    }
+
+    /// Everything that is read before the first object is judged, for a look at one object.
     pub(super) async fn learn(&mut self, entry: Option<TableEntry>) -> Result<Knowledge<'a>, SweepError> {
+        let mut known = self.prepare(entry).await?;
+        self.gather(&mut known).await?;
+        Ok(known)
+    }
+
+    /// Who is to be asked, and what earlier attempts have stored of their answers.
+    async fn prepare(&mut self, entry: Option<TableEntry>) -> Result<Knowledge<'a>, SweepError> {
         let optimizer = self.load_optimizer().await?;
         let (entry, table) = self.check_entry(entry)?;
         let scope = check_scope(&optimizer, &table)?;
-        self.record.facts = RunFacts { scope: Some(scope.to_string()), ..RunFacts::default() };
-        let mut known = self.begin(optimizer, &entry, table, scope).await?;
-        self.load_own(&mut known, &entry).await?;
-        for sharing in known.sources.iter_mut().skip(1) {
-            known.references.raise(Lens::new(&known.table, Vec::new()));
-            let loaded = sharing.source.load(&mut known.references).await;
-            known.references.lower();
-            loaded?;
+        let now_ms = self.app.ports.clock.now_ms();
+        let oldest_ms = now_ms.saturating_sub(KNOWLEDGE_MAX_AGE_MS);
+        let progress = &self.record.progress;
+        if progress.is_stored() && progress.surveyed_ms >= oldest_ms {
+            self.started_ms = progress.began_ms;
+            let mut known = self.begin(optimizer.clone(), &entry, table.clone(), scope.clone()).await?;
+            if self.restore(&mut known).await? {
+                return Ok(known);
+            }
         }
-        self.load_others(&mut known).await?;
-        // Tables that share the place may write here as well: the longest of their retentions.
-        let here = known.sources.iter().filter(|sourced| sourced.standing != Standing::Reaching);
-        known.retention_ms = here.map(|sourced| sourced.source.retention_ms()).fold(known.policy.asked_ms, i64::max);
-        self.check_backfill(&known).await?;
-        self.survey(&mut known).await?;
-        self.load_leases(&mut known).await?;
-        known.examine().await?;
+        self.start_over();
+        self.record.facts = RunFacts { scope: Some(scope.to_string()), ..RunFacts::default() };
+        self.begin(optimizer, &entry, table, scope).await
+    }
+
+    /// Reads what the tables need and surveys the table's location, or goes on with that. The pages that are judged are
+    /// listed later, each before the pointers are read again.
+    async fn gather(&mut self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        if self.stage == Stage::Loading {
+            self.load_all(known).await?;
+        } else {
+            // The filter says what was so when it was stored: everybody is asked what is new.
+            self.load_others(known).await?;
+            known.refresh(Moment::Deleting).await?;
+            self.check_backfill(known).await?;
+        }
+        if self.stage == Stage::Deleting {
+            self.look_for_late(known).await?;
+        }
+        if self.stage == Stage::Surveying {
+            self.survey(known).await?;
+            self.load_leases(known).await?;
+            known.examine().await?;
+            (self.stage, self.ranges) = (Stage::Judging, Vec::new());
+            (self.is_filter_stored, known.has_news) = (false, true);
+        } else {
+            self.load_leases(known).await?;
+            known.update()?;
+        }
         self.record.facts.gate_ms = known.policy.gate_ms;
         self.record.facts.retention_ms = Some(known.retention_ms);
-        self.report_roots(&known);
-        Ok(known)
+        self.report_roots(known);
+        Ok(())
+    }
+
+    async fn load_all(&mut self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        self.load_own(known).await?;
+        // Apart for the moment, since what they name goes into the same knowledge.
+        let sharing = known.sources.split_off(1.min(known.sources.len()));
+        for mut one in sharing {
+            let lens = Lens::new(&known.table, Vec::new());
+            self.load_whole(one.source.as_mut(), known, lens).await?;
+            known.sources.push(one);
+        }
+        self.load_others(known).await?;
+        // Tables that share the place may write here as well: the longest of their retentions.
+        let here = known.sources.iter().filter(|sourced| sourced.standing != Standing::Reaching);
+        let here = here.map(|sourced| sourced.source.retention_ms());
+        known.retention_ms = here.fold(known.policy.asked_ms, i64::max);
+        self.check_backfill(known).await?;
+        (self.stage, self.ranges) = (Stage::Surveying, Vec::new());
+        (self.is_filter_stored, known.has_news) = (false, true);
+        self.surveyed_ms = self.app.ports.clock.now_ms();
+        if self.is_checkpoint_due() { self.checkpoint(known).await } else { Ok(()) }
+    }
+
+    /// Between two slices somebody may have begun a commit: what its metadata names was not there to be seen.
+    async fn look_for_late(&mut self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        for folder in known.metadata_folders() {
+            let objects = self.app.ports.objects.as_ref();
+            let found = list_every(objects, &folder.bucket, &folder.key_prefix()).await?;
+            known.note_signs(&found)?;
+            known.note_late(&found, self.surveyed_ms);
+        }
+        if known.has_late {
+            known.examine().await?;
+            (known.has_late, known.has_news, self.is_filter_stored) = (false, true, false);
+        }
+        Ok(())
+    }
+
+    /// References are read until then before the lease and the time are looked at.
+    pub(super) fn load_until_ms(&self) -> i64 {
+        let latest_ms = self.deadline.0.saturating_sub(self.stop_margin_ms);
+        self.app.ports.clock.now_ms().saturating_add(LOAD_SLICE_MS).min(latest_ms)
     }
 
     /// Who is to be asked.
@@ -148,6 +305,7 @@ impl<'a> Attempt<'a> {
         let places = TablePlaces::load_all(self.app.ports.items.as_ref()).await?;
         let objects = self.app.ports.objects.as_ref();
         Ok(Knowledge {
+            entry: entry.clone(),
             scope,
             table,
             retention_ms: policy.asked_ms,
@@ -164,6 +322,10 @@ impl<'a> Attempt<'a> {
             leased: Leased::default(),
             proved_stale: HashSet::new(),
             families: Families::default(),
+            delays: Delays::default(),
+            partial: None,
+            has_news: true,
+            has_late: false,
             sightings: Sightings::load(objects, reports, &entry.id).await?,
             started_ms: self.started_ms,
         })
@@ -172,23 +334,33 @@ impl<'a> Attempt<'a> {
     /// Lists everything below the table's location once, and looks above it.
     async fn survey(&mut self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
         let objects = self.app.ports.objects.as_ref();
-        let mut delays = known.sources.first_mut().map_or_else(Delays::default, |own| own.source.take_delays());
         let around: Vec<Location> =
             known.neighbours.sharing.iter().filter_map(|sharing| sharing.location.clone()).collect();
         known.survey.look_above(objects, &known.table, &around).await?;
-        let mut request = list_request(&known.table);
+        if self.ranges.is_empty() {
+            let sample = known.references.sample();
+            let parts = usize::try_from(sample.seen() / KEYS_PER_RANGE).unwrap_or(usize::MAX);
+            self.ranges = cut(&known.table.key_prefix(), sample.keys(), parts);
+        }
         loop {
             self.check_time()?;
             self.keep_lease().await?;
-            let page = objects.list(&request).await?;
-            known.note(&page.objects, &mut delays);
-            request.start_after = page.objects.last().map(|object| object.key.clone());
-            if !page.truncated || request.start_after.is_none() {
+            let pages = next_pages(objects, &known.table, &mut self.ranges).await?;
+            for page in &pages {
+                known.note(page);
+                self.surveyed = self.surveyed.saturating_add(page.len() as u64);
+            }
+            self.has_advanced = true;
+            if are_done(&self.ranges) {
                 break;
+            }
+            self.show(known).await?;
+            if self.is_checkpoint_due() {
+                self.checkpoint(known).await?;
             }
         }
         self.keep_lease().await?;
-        if let Some(usual_ms) = delays.usual_ms() {
+        if let Some(usual_ms) = known.delays.usual_ms() {
             self.record.facts.usual_delay_ms = Some(usual_ms);
             known.retention_ms = known.retention_ms.max(Delays::retention_ms(usual_ms));
         }
@@ -227,7 +399,7 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    fn report_roots(&mut self, known: &Knowledge<'a>) {
+    pub(super) fn report_roots(&mut self, known: &Knowledge<'a>) {
         for root in known.foreign.iter() {
             let root = Location { bucket: known.table.bucket.clone(), prefix: root.to_owned() };
             let finding = format!("a table that the catalog does not know lies at {root}: everything below it is kept");
@@ -239,11 +411,22 @@ impl<'a> Attempt<'a> {
         SourceContext {
             role,
             run_id: &self.record.run_id,
+            reports: &self.app.settings.reports,
+            keeps: self.began != Began::Look,
             gives_up: role == Role::Own && self.record.mode != Mode::DryRun,
             retention_ms: policy.asked_ms,
             least_retention_ms: policy.least_retention_ms,
             now_ms: self.started_ms,
         }
+    }
+
+    /// Another table, whatever may become of its own files.
+    pub(super) fn source_of_other(
+        &self,
+        other: &TableEntry,
+        policy: &Policy,
+    ) -> Result<Box<dyn ReferenceSource + 'a>, Refusal> {
+        source_for(&self.app.ports, self.directory, other, self.source_context(Role::Other, policy))
     }
 
     async fn load_optimizer(&self) -> Result<OptimizerItem, SweepError> {
@@ -285,86 +468,13 @@ impl<'a> Attempt<'a> {
     ) -> Result<Box<dyn ReferenceSource + 'a>, Refusal> {
         let source = match other.format() {
             Ok(TableFormat::Other) => Err("which files it needs is not recorded anywhere".to_owned()),
-            _ => {
-                let context = self.source_context(Role::Other, policy);
-                source_for(&self.app.ports, self.directory, other, context).map_err(|refusal| refusal.detail)
-            }
+            _ => self.source_of_other(other, policy).map_err(|refusal| refusal.detail),
         };
         source.map_err(|why| {
             let place = other.location.as_ref().map(Location::to_string).unwrap_or_default();
             let detail = format!("{other} at {place} shares the location of {entry}: {why}");
             Refusal::new(RefusalReason::SharedLocation, detail)
         })
-    }
-
-    /// Judges every object under the scope, page by page: each page is listed before the pointers are read again.
-    async fn judge_all(&mut self, known: &mut Knowledge<'a>) -> Result<Vec<Listed>, SweepError> {
-        let objects = self.app.ports.objects.as_ref();
-        let mut writer = ReportWriter::new(Kind::Judged);
-        let mut request = list_request(&known.scope);
-        let mut orphans = Vec::new();
-        let mut seen = Sightings::default();
-        let (mut listed, mut found): (u64, u64) = (0, 0);
-        self.record.totals.by_reason.clear();
-        loop {
-            self.check_time()?;
-            self.keep_lease().await?;
-            let page = objects.list(&request).await?;
-            known.refresh(Moment::Judging).await?;
-            known.note_signs(&page.objects)?;
-            request.start_after = page.objects.last().map(|object| object.key.clone());
-            listed = listed.saturating_add(page.objects.len() as u64);
-            for object in page.objects {
-                let reason = known.judge(&object);
-                known.remember(&object, reason, &mut seen);
-                writer.line(&judged_line(&object, reason));
-                let tally = self.record.totals.by_reason.entry(reason.as_str().to_owned()).or_default();
-                tally.add(object.size_bytes);
-                if matches!(reason, Reason::SeenOnce | Reason::Orphan) {
-                    found = found.saturating_add(1);
-                }
-                if !reason.is_kept() && orphans.len() < CANDIDATES_MAX {
-                    orphans.push(object);
-                }
-            }
-            writer.flush_if_full(objects, &self.app.settings.reports, &mut self.record).await?;
-            if !page.truncated || request.start_after.is_none() {
-                break;
-            }
-        }
-        writer.flush(objects, &self.app.settings.reports, &mut self.record).await?;
-        self.record.facts.listed = listed;
-        self.report_roots(known);
-        if self.record.mode != Mode::DryRun {
-            self.store_sightings(known, seen.sealed()).await?;
-        }
-        self.check_fuse(found, listed)?;
-        Ok(orphans)
-    }
-
-    async fn store_sightings(&mut self, known: &Knowledge<'a>, seen: Sightings) -> Result<(), SweepError> {
-        if seen == known.sightings {
-            return Ok(());
-        }
-        self.keep_lease().await?;
-        seen.store(self.app.ports.objects.as_ref(), &self.app.settings.reports, &self.record.table_id).await
-    }
-
-    fn check_fuse(&mut self, orphans: u64, listed: u64) -> Result<(), Refusal> {
-        if !is_fuse_blown(orphans, listed) || (self.record.options.accept_share && self.record.mode != Mode::DryRun) {
-            return Ok(());
-        }
-        let detail = format!(
-            "{orphans} of {listed} files look like orphans, which rather means that references are missing; nothing \
-             was deleted: look at the report of a dry run, and if it is right start an ordinary run with accept_share, \
-             after_dry_run, asked_by and why"
-        );
-        let refusal = Refusal::new(RefusalReason::Fuse, detail);
-        if self.record.mode == Mode::DryRun {
-            self.record.reason = Some(format!("{} (a run that deletes would be refused)", refusal.reason.as_str()));
-            return Ok(());
-        }
-        Err(refusal)
     }
 
     /// Stops when what the judgement rested on is not so any more.
@@ -395,6 +505,3 @@ fn check_scope(optimizer: &OptimizerItem, table: &Location) -> Result<Location, 
     let scope = Location::parse(uri).map_err(|error| outside(error.to_string()))?;
     if table.contains(&scope) { Ok(scope) } else { Err(outside(format!("{scope} is not inside {table}"))) }
 }
-
-/// A page of S3 is the unit of judging; the batches of deleting are smaller.
-const _: () = assert!(LIST_PAGE_MAX_KEYS == 1000);

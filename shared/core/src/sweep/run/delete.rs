@@ -1,16 +1,20 @@
+use std::collections::VecDeque;
+
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 
 use super::attempt::Attempt;
 use super::knowledge::Knowledge;
-use crate::store::{Deleted, Doomed, Listed, ObjectError, ObjectKey, ObjectMeta, PutOptions};
+use crate::catalog::CatalogError;
+use crate::catalog::fences::{self, ScopeFence};
+use crate::store::{Deleted, Doomed, Listed, ObjectError, ObjectKey, ObjectMeta, PutOptions, StoreError};
 use crate::sweep::items::LeaseFence;
-use crate::sweep::report::{Kind, ReportWriter, outcome_line};
+use crate::sweep::report::{Kind, ReportWriter, failed_line, outcome_line};
 use crate::sweep::source::Moment;
-use crate::sweep::{Interruption, Refusal, RefusalReason, SweepError};
+use crate::sweep::{DirectoryError, Interruption, Refusal, RefusalReason, SweepError};
 
-/// Keys of one delete request. S3 counts each against the prefix's rate, and a throttled request comes back as a whole.
-const BATCH_KEYS: usize = 250;
+/// Times that an object is tried before it is left to the next run.
+const DELETE_TRIES: u32 = 6;
 /// HEAD requests at the same time.
 const HEAD_CONCURRENCY: usize = 16;
 
@@ -26,20 +30,43 @@ const CHANGED: &str = "changed";
 const GONE: &str = "already_gone";
 const FAILED: &str = "failed";
 
+/// Objects that the store could not look at, or not delete.
+type Failed<'o> = Vec<(&'o Listed, StoreError)>;
+
+/// Other sweeps are at the bucket's fences.
+fn not_fenced(error: CatalogError) -> SweepError {
+    match error {
+        CatalogError::Contended(_) => Interruption::Contended("the fences of the bucket").into(),
+        other => DirectoryError::from(other).into(),
+    }
+}
+
 impl<'a> Attempt<'a> {
     /// Deletes orphans batch by batch; each batch is proved again right before.
-    pub(super) async fn delete_all(
-        &mut self,
-        known: &mut Knowledge<'a>,
-        orphans: Vec<Listed>,
-    ) -> Result<(), SweepError> {
+    pub(super) async fn delete_all(&mut self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
         self.check_clock().await?;
-        let mut writer = ReportWriter::new(Kind::Outcomes);
-        let result = self.delete_batches(known, &orphans, &mut writer).await;
+        let mut writer = ReportWriter::new(Kind::Outcomes, &self.app.settings.reports, &self.record);
+        let result = self.delete_parts(known, &mut writer).await;
         // What was deleted is reported, however the rest went.
-        let objects = self.app.ports.objects.as_ref();
-        let flushed = writer.flush(objects, &self.app.settings.reports, &mut self.record).await;
+        let flushed = writer.flush(self.app.ports.objects.as_ref(), &mut self.record.report).await;
         result.and(flushed)
+    }
+
+    /// First the orphans that wait on S3, then those in memory.
+    async fn delete_parts(&mut self, known: &mut Knowledge<'a>, writer: &mut ReportWriter) -> Result<(), SweepError> {
+        while let Some((attempt, number)) = self.judging.orphan_parts.find(self.parts_done) {
+            self.check_time()?;
+            let part = self.load_orphans(attempt, number).await?;
+            let done = usize::try_from(self.lines_done).unwrap_or(usize::MAX);
+            self.delete_batches(known, part.get(done..).unwrap_or_default(), writer).await?;
+            (self.parts_done, self.lines_done) = (self.parts_done.saturating_add(1), 0);
+        }
+        let mut rest = std::mem::take(&mut self.judging.orphans);
+        let result = self.delete_batches(known, &rest, writer).await;
+        // What is left is stored when the time is up, as a part of its own.
+        let done = usize::try_from(std::mem::take(&mut self.lines_done)).unwrap_or(usize::MAX);
+        self.judging.orphans = rest.split_off(done.min(rest.len()));
+        result
     }
 
     async fn delete_batches(
@@ -48,29 +75,86 @@ impl<'a> Attempt<'a> {
         orphans: &[Listed],
         writer: &mut ReportWriter,
     ) -> Result<(), SweepError> {
-        let mut asked_ms = i64::MIN;
-        for batch in orphans.chunks(BATCH_KEYS) {
+        let mut rest = orphans;
+        while !rest.is_empty() {
             self.check_time()?;
-            // Tables that changed, or appeared, while everything was judged, or earlier batches went.
-            let now_ms = self.app.ports.clock.now_ms();
-            if asked_ms.saturating_add(OTHERS_MAX_AGE_MS) < now_ms {
-                self.load_others(known).await?;
-                asked_ms = now_ms;
+            let (batch, behind) = rest.split_at(self.pace.batch_keys().min(rest.len()));
+            rest = behind;
+            self.delete_batch(known, batch, writer).await?;
+            // Lines, counts and the cursor are stored together, so that they agree whenever this worker ends.
+            writer.flush(self.app.ports.objects.as_ref(), &mut self.record.report).await?;
+            self.lines_done = self.lines_done.saturating_add(i64::try_from(batch.len()).unwrap_or(i64::MAX));
+            if self.record.progress.is_stored() {
+                let progress = &mut self.record.progress;
+                (progress.parts_done, progress.lines_done) = (self.parts_done, self.lines_done);
+                progress.restarts = 0;
             }
-            self.lease.renew(self.app.ports.items.as_ref(), self.app.ports.clock.now_ms()).await?;
-            let result = match self.put_fences(known).await {
-                Ok(()) => self.delete_fenced(known, batch, writer).await,
-                Err(error) => Err(error),
-            };
-            // A fence that cannot be cleared runs out with the lease; the first error is the one to tell.
-            let result = result.and(self.clear_fences(known).await);
-            result?;
-            // Lines and counts are stored together, so that they agree whenever this worker ends.
-            let objects = self.app.ports.objects.as_ref();
-            writer.flush(objects, &self.app.settings.reports, &mut self.record).await?;
+            self.has_advanced = true;
+            self.record.facts.live = Some(self.live(known));
+            self.note_advance();
             self.save_record().await?;
         }
         Ok(())
+    }
+
+    /// Deletes a batch; what the store did not get to goes through everything again, in smaller batches and after a
+    /// wait.
+    async fn delete_batch(
+        &mut self,
+        known: &mut Knowledge<'a>,
+        batch: &[Listed],
+        writer: &mut ReportWriter,
+    ) -> Result<(), SweepError> {
+        let mut queue: VecDeque<(&Listed, u32)> = batch.iter().map(|object| (object, 0)).collect();
+        while !queue.is_empty() {
+            let clock = self.app.ports.clock.as_ref();
+            clock.sleep_ms(self.pace.wait_ms(clock.now_ms())).await;
+            let some: Vec<(&Listed, u32)> = queue.drain(..self.pace.batch_keys().min(queue.len())).collect();
+            let asked: Vec<&Listed> = some.iter().map(|(object, _)| *object).collect();
+            let failed = self.prove_and_delete(known, &asked, writer).await?;
+            let now_ms = self.app.ports.clock.now_ms();
+            if failed.is_empty() {
+                self.pace.went_well(asked.len(), now_ms);
+                continue;
+            }
+            self.pace.slow_down(now_ms, self.app.ports.ids.uuid().as_u64_pair().1);
+            let is_over = self.check_time().is_err();
+            for (object, error) in failed {
+                let tries = some.iter().find(|(one, _)| one.key == object.key).map_or(0, |(_, tries)| *tries);
+                if is_over || !error.is_retryable() || tries.saturating_add(1) >= DELETE_TRIES {
+                    self.record.totals.spared.entry(FAILED.to_owned()).or_default().add(object.size_bytes);
+                    writer.line(&failed_line(object, FAILED, &error.to_string()));
+                } else {
+                    queue.push_back((object, tries.saturating_add(1)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes everybody wait, proves the objects once more and deletes what is left of them. Answers those that the store
+    /// could not look at, or not delete.
+    async fn prove_and_delete<'o>(
+        &mut self,
+        known: &mut Knowledge<'a>,
+        batch: &[&'o Listed],
+        writer: &mut ReportWriter,
+    ) -> Result<Failed<'o>, SweepError> {
+        // Tables that changed, or appeared, while everything was judged, or earlier batches went.
+        let now_ms = self.app.ports.clock.now_ms();
+        if self.asked_ms.saturating_add(OTHERS_MAX_AGE_MS) < now_ms {
+            self.load_others(known).await?;
+            self.asked_ms = now_ms;
+        }
+        self.check_cancelled().await?;
+        self.lease.renew(self.app.ports.items.as_ref(), self.app.ports.clock.now_ms()).await?;
+        let result = match self.put_fences(known).await {
+            Ok(()) => self.delete_fenced(known, batch, writer).await,
+            Err(error) => Err(error),
+        };
+        // A fence that cannot be cleared runs out with the lease; the first error is the one to tell.
+        let cleared = self.clear_fences(known).await;
+        result.and_then(|failed| cleared.map(|()| failed))
     }
 
     fn lease_fence(&self, table_id: &str) -> LeaseFence {
@@ -81,8 +165,15 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Makes commits and leases wait, as far as they pass through this product.
+    /// Makes commits, leases, and tables and partitions that would appear here wait, as far as they pass through this
+    /// product.
     async fn put_fences(&self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        let fence = ScopeFence {
+            scope: known.scope.clone(),
+            run_id: self.record.run_id.clone(),
+            expires_at_ms: self.lease.expires_at_ms,
+        };
+        fences::raise(&self.app.ports, &fence).await.map_err(not_fenced)?;
         for sourced in &mut known.sources {
             sourced.source.fence(self.lease.epoch, self.lease.expires_at_ms).await?;
         }
@@ -103,7 +194,8 @@ impl<'a> Attempt<'a> {
             let cleared = self.lease_fence(&table_id).clear(self.app.ports.items.as_ref()).await;
             result = result.and(cleared);
         }
-        result
+        let lowered = fences::lower(&self.app.ports, &known.scope.bucket, &self.record.run_id).await;
+        result.and(lowered.map_err(not_fenced))
     }
 
     /// Ages are only as good as our clock: what the run has just written shows the store's.
@@ -123,14 +215,14 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// Proves a batch once more and deletes what is left of it.
-    async fn delete_fenced(
+    /// Proves a batch once more and deletes what is left of it. Answers those that are to be tried again.
+    async fn delete_fenced<'o>(
         &mut self,
         known: &mut Knowledge<'a>,
-        batch: &[Listed],
+        batch: &[&'o Listed],
         writer: &mut ReportWriter,
-    ) -> Result<(), SweepError> {
-        let still_there = self.check_heads(known, batch, writer).await?;
+    ) -> Result<Failed<'o>, SweepError> {
+        let (still_there, mut failed) = self.check_heads(known, batch, writer).await?;
         self.check_unchanged(known).await?;
         self.load_leases(known).await?;
         known.refresh(Moment::Deleting).await?;
@@ -140,28 +232,35 @@ impl<'a> Attempt<'a> {
             if reason.is_kept() { self.spare(object, reason.as_str(), writer) } else { doomed.push(object) }
         }
         if doomed.is_empty() {
-            return Ok(());
+            return Ok(failed);
         }
         if !self.lease.has_margin(self.app.ports.clock.now_ms()) {
-            return Err(Interruption::Changed("the lease ran low while a batch was checked").into());
+            self.pace.slow_down(self.app.ports.clock.now_ms(), 0);
+            return Err(Interruption::Contended("time: the lease ran low while a batch was checked").into());
         }
         let request: Vec<Doomed> = doomed
             .iter()
             .map(|object| Doomed { key: object.key.clone(), if_match: Some(object.etag.clone()) })
             .collect();
-        let results = self.app.ports.objects.delete_batch(&known.scope.bucket, &request).await?;
+        let results = match self.app.ports.objects.delete_batch(&known.scope.bucket, &request).await {
+            Ok(results) => results,
+            // None of them, or nobody knows: those that are gone are found to be so.
+            Err(ObjectError::Store(error)) if error.is_retryable() => {
+                doomed.iter().map(|_| Deleted::Failed(error.clone())).collect()
+            }
+            Err(error) => return Err(error.into()),
+        };
         for (object, result) in doomed.into_iter().zip(results) {
             match result {
                 Deleted::Gone => {
                     self.record.totals.deleted.add(object.size_bytes);
-                    self.record.idle_attempts = 0;
                     writer.line(&outcome_line(object, DELETED));
                 }
                 Deleted::Changed => self.spare(object, CHANGED, writer),
-                Deleted::Failed(_) => self.spare(object, FAILED, writer),
+                Deleted::Failed(error) => failed.push((object, error)),
             }
         }
-        Ok(())
+        Ok(failed)
     }
 
     fn spare(&mut self, object: &Listed, outcome: &str, writer: &mut ReportWriter) {
@@ -170,21 +269,22 @@ impl<'a> Attempt<'a> {
     }
 
     /// If-Match proves the same bytes, not the same upload: a file written anew with equal content has another date.
+    /// Answers those that are as they were, and those that could not be looked at.
     async fn check_heads<'o>(
         &mut self,
         known: &Knowledge<'a>,
-        batch: &'o [Listed],
+        batch: &[&'o Listed],
         writer: &mut ReportWriter,
-    ) -> Result<Vec<&'o Listed>, SweepError> {
+    ) -> Result<(Vec<&'o Listed>, Failed<'o>), SweepError> {
         let objects = self.app.ports.objects.as_ref();
         // Boxed, since the compiler cannot see through closures that the whole is `Send`.
         let mut asked: Vec<BoxFuture<'_, (&'o Listed, Result<ObjectMeta, ObjectError>)>> = Vec::new();
-        for object in batch {
+        for object in batch.iter().copied() {
             let at = ObjectKey::new(known.scope.bucket.clone(), object.key.clone());
             asked.push(async move { (object, objects.head(&at).await) }.boxed());
         }
         let heads: Vec<_> = stream::iter(asked).buffered(HEAD_CONCURRENCY).collect().await;
-        let mut same = Vec::new();
+        let (mut same, mut failed) = (Vec::new(), Vec::new());
         for (object, head) in heads {
             match head {
                 Ok(meta) if meta.etag == object.etag && meta.last_modified_ms == object.last_modified_ms => {
@@ -192,9 +292,10 @@ impl<'a> Attempt<'a> {
                 }
                 Ok(_) => self.spare(object, CHANGED, writer),
                 Err(ObjectError::NotFound(_)) => self.spare(object, GONE, writer),
+                Err(ObjectError::Store(error)) if error.is_retryable() => failed.push((object, error)),
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(same)
+        Ok((same, failed))
     }
 }

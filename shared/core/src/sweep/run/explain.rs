@@ -38,7 +38,7 @@ pub async fn explain_key(
     record.options = options.clone();
     // Nothing is written that a lock would have to keep apart.
     let lease = Lease { table_id: entry.id.clone(), epoch: 0, expires_at_ms: i64::MAX, run_id: request.run_id };
-    let mut attempt = Attempt::new(app, directory, deadline, record, lease, now_ms).stopping_before(STOP_MARGIN_MS);
+    let mut attempt = Attempt::new(app, directory, deadline, record, lease, now_ms).looking(STOP_MARGIN_MS);
     let mut known = attempt.learn(Some(entry)).await?;
     let at = match split_uri(key) {
         Ok((bucket, key)) => ObjectKey::new(bucket, key),

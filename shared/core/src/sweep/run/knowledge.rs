@@ -1,5 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::location::Location;
 use crate::store::{Listed, ObjectKey};
 use crate::sweep::delays::{Delays, RAISED_MAX_MS};
@@ -16,6 +18,9 @@ use crate::sweep::{Refusal, RefusalReason, SweepError, TableEntry, TableUse};
 const HOUR_MS: i64 = 3_600_000;
 /// Retention that holds unless the optimizer says in so many words that less is wanted.
 const RETENTION_MIN_MS: i64 = 24 * HOUR_MS;
+
+/// How far the store's clock and ours may be apart for a file to count as one from before the survey.
+const CLOCKS_APART_MS: i64 = 300_000;
 
 /// What the optimizer and the request ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,9 +65,9 @@ impl Neighbours {
         for other in around {
             let Some(location) = other.location.clone().filter(|_| other.id != entry.id) else { continue };
             neighbours.fingerprint.push((other.id.clone(), location.clone()));
-            if location.contains(table) {
+            if location.may_contain(table) {
                 neighbours.sharing.push(other);
-            } else if table.contains(&location) {
+            } else if table.may_contain(&location) {
                 neighbours.inside.push(location);
             }
         }
@@ -79,7 +84,8 @@ pub(super) struct Sourced<'a> {
 }
 
 /// How a table stands to the one that is swept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Standing {
     Itself,
     /// Lies at the same place, or around it.
@@ -90,6 +96,7 @@ pub(super) enum Standing {
 
 /// What an attempt knows once the references are read.
 pub(super) struct Knowledge<'a> {
+    pub(super) entry: TableEntry,
     pub(super) scope: Location,
     pub(super) table: Location,
     pub(super) optimizer: OptimizerItem,
@@ -106,6 +113,13 @@ pub(super) struct Knowledge<'a> {
     pub(super) leased: Leased,
     pub(super) proved_stale: HashSet<ObjectKey>,
     pub(super) families: Families,
+    pub(super) delays: Delays,
+    /// Where the table's own files lie, while its references are being read.
+    pub(super) partial: Option<Lens>,
+    /// Whether the survey knows more than was stored.
+    pub(super) has_news: bool,
+    /// Whether files came since the survey that say what a commit under way names.
+    pub(super) has_late: bool,
     pub(super) sightings: Sightings,
     pub(super) retention_ms: i64,
     /// Ages are counted to this moment: waiting makes no file older.
@@ -126,15 +140,41 @@ impl Knowledge<'_> {
     }
 
     /// Notes a page of the first listing.
-    pub(super) fn note(&mut self, objects: &[Listed], delays: &mut Delays) {
+    pub(super) fn note(&mut self, objects: &[Listed]) {
+        self.has_news = true;
+        self.survey.note_page(objects);
         let recent_ms = self.started_ms.saturating_sub(self.retention_ms.max(RAISED_MAX_MS));
         for object in objects {
             self.survey.note(&self.table.bucket, object);
             let at = ObjectKey::new(self.table.bucket.clone(), object.key.clone());
-            delays.note(&at, object.last_modified_ms);
+            self.delays.note(&at, object.last_modified_ms);
             if object.last_modified_ms >= recent_ms && self.references.held(&at) == Held::No {
                 self.families.note(&object.key, object.last_modified_ms);
                 self.survey.note_unreferenced(at, object.last_modified_ms);
+            }
+        }
+    }
+
+    /// Folders inside the table's location where the metadata of a commit under way would lie.
+    pub(super) fn metadata_folders(&self) -> Vec<Location> {
+        match &self.names {
+            NameRules::Iceberg { metadata_folders, .. } => {
+                metadata_folders.iter().filter(|folder| self.table.contains(folder)).cloned().collect()
+            }
+            // What is staged is looked at before each batch.
+            NameRules::Delta { .. } => Vec::new(),
+        }
+    }
+
+    /// Notes what came since the survey, of a page that is about to be judged: the first listing may be a while ago.
+    pub(super) fn note_late(&mut self, objects: &[Listed], surveyed_ms: i64) {
+        let late_ms = surveyed_ms.saturating_sub(CLOCKS_APART_MS);
+        for object in objects.iter().filter(|object| object.last_modified_ms >= late_ms) {
+            let at = ObjectKey::new(self.table.bucket.clone(), object.key.clone());
+            if self.references.held(&at) == Held::No {
+                self.families.note(&object.key, object.last_modified_ms);
+                self.has_late |= self.survey.note_late(at, object.last_modified_ms);
+                self.has_news = true;
             }
         }
     }
@@ -164,7 +204,11 @@ impl Knowledge<'_> {
     pub(super) fn note_signs(&mut self, objects: &[Listed]) -> Result<(), SweepError> {
         let before = self.survey.signs.len();
         objects.iter().for_each(|object| self.survey.note_signs(object));
-        if self.survey.signs.len() == before { Ok(()) } else { self.update() }
+        if self.survey.signs.len() == before {
+            return Ok(());
+        }
+        self.has_news = true;
+        self.update()
     }
 
     /// Takes over what the sources know by now.
@@ -219,7 +263,14 @@ impl Knowledge<'_> {
                 let since_ms = self.sightings.candidate_since_ms(&at, object).unwrap_or(self.started_ms);
                 next.see(&at, object, first_ms(), Some(since_ms));
             }
-            Reason::TooYoung | Reason::MultipartAge if is_multipart(&object.etag) => {
+            // Whatever keeps it now, its age counts from the first time that it was seen.
+            Reason::TooYoung
+            | Reason::MultipartAge
+            | Reason::FamilyTooYoung
+            | Reason::PendingCommit
+            | Reason::Lease
+                if is_multipart(&object.etag) =>
+            {
                 next.see(&at, object, first_ms(), None);
             }
             _ => {}
@@ -229,7 +280,7 @@ impl Knowledge<'_> {
     /// Declared folders of another table that lie inside ours belong to it: the longest prefix owns.
     pub(super) fn protect(&mut self, folders: &BTreeSet<Location>) {
         for folder in folders {
-            if *folder != self.table && self.table.contains(folder) && !self.protected.contains(folder) {
+            if *folder != self.table && self.table.may_contain(folder) && !self.protected.contains(folder) {
                 self.protected.push(folder.clone());
             }
         }

@@ -12,7 +12,7 @@ use crate::store::ObjectError;
 use crate::sweep::directory::STAYS_AT_HOME;
 use crate::sweep::items::{PLACES_MAX, PartitionsNoted, TablePlaces};
 use crate::sweep::refs::Lens;
-use crate::sweep::source::{ReferenceSource, Role, source_for};
+use crate::sweep::source::{Loaded, ReferenceSource};
 use crate::sweep::survey::first_page;
 use crate::sweep::{Interruption, Past, Refusal, RefusalReason, SweepError, TableEntry, TableFormat, TableUse};
 
@@ -52,21 +52,41 @@ fn places_of(
 }
 
 impl<'a> Attempt<'a> {
-    /// Reads the table's own references first.
-    pub(super) async fn load_own(&mut self, known: &mut Knowledge<'a>, entry: &TableEntry) -> Result<(), SweepError> {
-        let Some(own) = known.sources.first_mut() else { return Ok(()) };
-        known.references.raise(Lens::recording(entry.location.iter().cloned().collect()));
-        let loaded = own.source.load(&mut known.references).await;
-        let lens = known.references.lower();
-        loaded?;
+    /// Reads the table's own references first, or goes on with them.
+    pub(super) async fn load_own(&mut self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        let entry = known.entry.clone();
+        let lens = loop {
+            self.check_time()?;
+            self.keep_lease().await?;
+            let until_ms = self.load_until_ms();
+            let Some(own) = known.sources.first_mut() else { return Ok(()) };
+            let home = || Lens::recording(entry.location.iter().cloned().collect());
+            known.references.raise(known.partial.take().unwrap_or_else(home));
+            let loaded = own.source.load(&mut known.references, until_ms).await;
+            let lens = known.references.lower();
+            known.delays.absorb(own.source.take_delays());
+            known.has_news = true;
+            if loaded? == Loaded::Whole {
+                // Found again as it was stored is no step forward.
+                self.has_advanced |= !self.is_filter_stored;
+                break lens;
+            }
+            (known.partial, self.is_filter_stored, self.has_advanced) = (lens, false, true);
+            if self.is_checkpoint_due() {
+                self.checkpoint(known).await?;
+            }
+        };
+        let Some(own) = known.sources.first() else { return Ok(()) };
         let before = known.places.get(&entry.id);
-        let past = self.past_of(entry, own.source.as_ref(), before).await?;
+        let past = self.past_of(&entry, own.source.as_ref(), before).await?;
         let elsewhere = lens.as_ref().and_then(Lens::elsewhere).cloned();
-        let places = places_of(entry, Some(own.source.as_ref()), elsewhere, past, before);
+        let places = places_of(&entry, Some(own.source.as_ref()), elsewhere, past, before);
         if before != Some(&places) {
             places.save(self.app.ports.items.as_ref()).await?;
             known.places.insert(entry.id.clone(), places);
         }
+        // A later attempt that finds no more than this reads the state again, and where its files lie with it.
+        known.partial = lens;
         Ok(())
     }
 
@@ -141,8 +161,7 @@ impl<'a> Attempt<'a> {
         if other.format()? == TableFormat::Other {
             return self.look_at_plain(other, known).await;
         }
-        let context = self.source_context(Role::Other, &known.policy);
-        let mut source = source_for(&self.app.ports, self.directory, other, context)?;
+        let mut source = self.source_of_other(other, &known.policy)?;
         if let Some(places) = known.places.get(&other.id)
             && places.has_past
             && !places.reaches(&known.table)
@@ -150,11 +169,8 @@ impl<'a> Attempt<'a> {
         {
             return Ok(());
         }
-        known.references.raise(Lens::new(&known.table, other.location.iter().cloned().collect()));
-        let loaded = source.load(&mut known.references).await;
-        let lens = known.references.lower();
-        known.references.seal();
-        loaded?;
+        let lens = Lens::new(&known.table, other.location.iter().cloned().collect());
+        let lens = self.load_whole(source.as_mut(), known, lens).await?;
         let past = self.past_of(other, source.as_ref(), known.places.get(&other.id)).await?;
         let elsewhere = lens.as_ref().and_then(Lens::elsewhere).cloned();
         let places = places_of(other, Some(source.as_ref()), elsewhere, past, known.places.get(&other.id));
@@ -164,6 +180,28 @@ impl<'a> Attempt<'a> {
             known.sources.push(Sourced { table_id: other.id.clone(), source, standing: Standing::Reaching });
         }
         Ok(())
+    }
+
+    /// Reads what another table needs, as far as the lens shows it.
+    pub(super) async fn load_whole(
+        &mut self,
+        source: &mut dyn ReferenceSource,
+        known: &mut Knowledge<'a>,
+        lens: Lens,
+    ) -> Result<Option<Lens>, SweepError> {
+        let mut lens = lens;
+        loop {
+            known.references.raise(lens);
+            let loaded = source.load(&mut known.references, self.load_until_ms()).await;
+            let seen = known.references.lower();
+            known.references.seal();
+            match (loaded?, seen) {
+                (Loaded::Part, Some(seen)) => lens = seen,
+                (_, seen) => return Ok(seen),
+            }
+            self.check_time()?;
+            self.keep_lease().await?;
+        }
     }
 
     /// A table without metadata of its own: what is known of it is where it lies, and where it once lay.

@@ -1,25 +1,28 @@
+mod extras;
+
 use std::collections::{BTreeSet, HashSet};
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::features::{Ratifier, check_table, is_in_format};
 use super::staged::{
     NamedFiles, StagedCommit, Standing, expire, files_of_actions, files_of_path, named_files, staged_commits,
 };
-use super::{Moment, ReferenceSource, Role, SourceContext, interval};
+use super::{Loaded, Moment, ReferenceSource, Role, SourceContext, interval};
 use crate::commit::error::CommitError;
 use crate::commit::head::{self, Fence, HeadError};
 use crate::delta::features::is_catalog_managed;
-use crate::delta::log::{LogListing, LogName, list_log};
+use crate::delta::log::{LogListing, list_log};
 use crate::delta::snapshot::{load_listed, read_commits};
 use crate::delta::{Actions, Metadata, Snapshot, SnapshotError, Version};
-use crate::iceberg::{IcebergError, load_metadata};
 use crate::location::Location;
 use crate::ports::Ports;
 use crate::store::{ETag, ObjectKey};
-use crate::sweep::delays::{Delays, RECENT_MS};
+use crate::sweep::delays::Delays;
 use crate::sweep::guards::NameRules;
-use crate::sweep::refs::{Held, References};
+use crate::sweep::refs::References;
 use crate::sweep::survey::{OwnSigns, Survey};
 use crate::sweep::{Interruption, Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
 
@@ -31,18 +34,8 @@ const LOG_RETENTION: &str = "delta.logRetentionDuration";
 const DEFAULT_LOG_RETENTION_MS: i64 = 30 * DAY_MS;
 /// Tries at the head's item, which commits write as well.
 const FENCE_TRIES: u32 = 5;
-/// Commits held in memory when change files are looked for.
-const COMMITS_AT_ONCE: usize = 64;
-/// Newest commits whose files' ages show how long commits take.
-const DELAY_COMMITS: usize = 16;
-/// Operations whose files are older than their commits, and rightly so.
-const RE_ADDING: [&str; 3] = ["RESTORE", "CLONE", "CONVERT"];
 /// Where UniForm keeps the Iceberg side of a table.
 const UNIFORM_DIR: &str = "metadata";
-/// Metadata files of UniForm that are opened once it is switched off; with more than these nothing there goes.
-const UNIFORM_MAX: usize = 200;
-/// What UniForm writes into every metadata file.
-const UNIFORM_MARK: &str = "delta-version";
 
 /// References of a Delta table: live files, tombstones within the retention, vectors, and what commits name that are not
 /// decided, or were not long ago.
@@ -73,7 +66,7 @@ pub struct DeltaSource<'a> {
 #[derive(Debug)]
 struct State {
     version: Version,
-    /// ETag of that version's commit file: whether the log is still the same one.
+    /// What [`LogListing::mark`] says of that version: whether the log is still the same one.
     etag: ETag,
     retention_ms: i64,
     log_retention_ms: i64,
@@ -82,6 +75,20 @@ struct State {
     has_iceberg: bool,
     has_hudi: bool,
     partition_names: BTreeSet<String>,
+}
+
+/// What is stored of a source.
+#[derive(Debug, Serialize, Deserialize)]
+struct Saved {
+    version: i64,
+    etag: String,
+    retention_ms: i64,
+    log_retention_ms: i64,
+    checkpoint: i64,
+    has_iceberg: bool,
+    has_hudi: bool,
+    partition_names: BTreeSet<String>,
+    has_old_uniform: bool,
 }
 
 impl std::fmt::Debug for DeltaSource<'_> {
@@ -289,16 +296,11 @@ impl<'a> DeltaSource<'a> {
 
     fn check_snapshot(&self, snapshot: &Snapshot, listing: &LogListing, ratifier: Ratifier) -> Result<State, Refusal> {
         check_table(&snapshot.protocol, ratifier)?;
-        let etag = listing.commit(snapshot.version).map(|entry| entry.etag.clone()).ok_or_else(|| {
-            let detail = format!("commit {} is missing from the log of {}", snapshot.version, self.entry);
+        let etag = listing.mark(snapshot.version).cloned().ok_or_else(|| {
+            let detail = format!("version {} is missing from the log of {}", snapshot.version, self.entry);
             Refusal::new(RefusalReason::MetadataIncomplete, detail)
         })?;
-        let checkpoint = listing.entries.iter().filter_map(|entry| match entry.name {
-            LogName::ClassicCheckpoint(version)
-            | LogName::MultiPartCheckpoint { version, .. }
-            | LogName::V2Checkpoint { version, .. } => Some(version),
-            _ => None,
-        });
+        let checkpoint = listing.entries.iter().filter_map(|entry| entry.name.checkpoint());
         let metadata = &snapshot.metadata;
         let retention_ms = self.duration_ms(metadata, RETENTION, DEFAULT_RETENTION_MS)?;
         Ok(State {
@@ -337,62 +339,12 @@ impl<'a> DeltaSource<'a> {
         Refusal::new(RefusalReason::UnresolvedPath, format!("the log of {}: {why}", self.entry))
     }
 
-    /// How old files were when the newest commits added them.
-    async fn measure(&mut self, listing: &LogListing) -> Result<(), SweepError> {
-        if self.role == Role::Other {
-            return Ok(());
-        }
-        let recent_ms = self.now_ms.saturating_sub(RECENT_MS);
-        let recent = listing.commits().filter(|(_, entry)| entry.last_modified_ms >= recent_ms);
-        let mut recent: Vec<Version> = recent.map(|(version, _)| version).collect();
-        let newest = recent.split_off(recent.len().saturating_sub(DELAY_COMMITS));
-        for commit in read_commits(self.ports.objects.as_ref(), &self.root, newest).await? {
-            // They add files that were committed before, here or elsewhere.
-            if commit.actions.operation().is_some_and(|operation| RE_ADDING.contains(&operation)) {
-                continue;
-            }
-            for add in commit.actions.adds.iter().filter(|add| add.data_change) {
-                if let Ok(files) = files_of_path(&self.root, &add.path, None) {
-                    files.iter().for_each(|at| self.delays.expect(at, commit.last_modified_ms, self.now_ms));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Files of the change feed are in no snapshot. Those of commits within the retention stay, also where a commit was
-    /// decided long after its files had been written.
-    async fn add_change_files(
-        &self,
-        listing: &LogListing,
-        snapshot: &Snapshot,
-        retention_ms: i64,
-        references: &mut References,
-    ) -> Result<(), SweepError> {
-        if !snapshot.metadata.is_on("delta.enableChangeDataFeed") {
-            return Ok(());
-        }
-        let cut_off_ms = self.now_ms.saturating_sub(retention_ms.max(self.asked_retention_ms));
-        let recent = listing.commits().filter(|(_, entry)| entry.last_modified_ms >= cut_off_ms);
-        let recent: Vec<Version> = recent.map(|(version, _)| version).collect();
-        for versions in recent.chunks(COMMITS_AT_ONCE) {
-            for commit in read_commits(self.ports.objects.as_ref(), &self.root, versions.to_vec()).await? {
-                for cdc in &commit.actions.cdc {
-                    let files = files_of_path(&self.root, &cdc.path, None).map_err(|why| self.unresolved(&why))?;
-                    files.iter().for_each(|at| references.add(at));
-                }
-            }
-        }
-        references.seal();
-        Ok(())
-    }
-
     /// Adds the commits after the known version.
     async fn add_new_commits(&mut self, references: &mut References) -> Result<(), SweepError> {
         let Some(state) = &self.state else { return Err(Interruption::Changed("the table's log").into()) };
         let known = state.version;
         let listing = self.list(Some(known)).await?;
-        if listing.commit(known).map(|entry| &entry.etag) != Some(&state.etag) {
+        if listing.mark(known) != Some(&state.etag) {
             return Err(Interruption::Changed("the table's log").into());
         }
         let news: Vec<(Version, ETag)> = listing
@@ -406,6 +358,10 @@ impl<'a> DeltaSource<'a> {
                 return Err(SnapshotError::LogGap { missing: expected, wanted: *version }.into());
             }
             expected = expected.next();
+        }
+        if listing.latest() >= expected {
+            // Commits are gone that a checkpoint stands for.
+            return Err(Interruption::Changed("the table's log").into());
         }
         let Some((version, etag)) = news.last().cloned() else { return Ok(()) };
         let versions = news.into_iter().map(|(version, _)| version).collect();
@@ -428,41 +384,12 @@ impl<'a> DeltaSource<'a> {
         files.iter().for_each(|at| references.add(at));
         Ok(())
     }
-
-    /// Metadata files of a UniForm that was switched off: when all of them are such, what lies beside them is ours.
-    async fn examine_uniform(
-        &mut self,
-        survey: &Survey,
-        references: &References,
-    ) -> Result<HashSet<ObjectKey>, SweepError> {
-        let folder = format!("{}{UNIFORM_DIR}", self.root.key_prefix());
-        let in_folder = |at: &ObjectKey| at.key.rsplit_once('/').is_some_and(|(parent, _)| parent == folder);
-        let files: Vec<&ObjectKey> =
-            survey.metadata_files.iter().map(|file| &file.at).filter(|at| in_folder(at)).collect();
-        if files.is_empty() || files.len() > UNIFORM_MAX {
-            return Ok(HashSet::new());
-        }
-        let mut proved = HashSet::new();
-        for at in files {
-            match load_metadata(self.ports.objects.as_ref(), at).await {
-                Ok(metadata) if metadata.properties.contains_key(UNIFORM_MARK) => {
-                    if references.held(at) == Held::No {
-                        proved.insert(at.clone());
-                    }
-                }
-                Err(IcebergError::Store(error)) => return Err(error.into()),
-                // Somebody else's, or nobody can tell: a root of its own.
-                Ok(_) | Err(_) => return Ok(HashSet::new()),
-            }
-        }
-        self.has_old_uniform = true;
-        Ok(proved)
-    }
 }
 
 #[async_trait]
 impl ReferenceSource for DeltaSource<'_> {
-    async fn load(&mut self, references: &mut References) -> Result<(), SweepError> {
+    /// The log is replayed as a whole: it does not stop in between.
+    async fn load(&mut self, references: &mut References, _: i64) -> Result<Loaded, SweepError> {
         self.check_entry().await?;
         let staged = self.add_pending(references).await?;
         let listing = self.list(None).await?;
@@ -474,7 +401,40 @@ impl ReferenceSource for DeltaSource<'_> {
         self.measure(&listing).await?;
         self.state = Some(state);
         self.end_abandoned(&staged).await?;
-        self.add_refused(&staged, references).await
+        self.add_refused(&staged, references).await?;
+        Ok(Loaded::Whole)
+    }
+
+    fn save(&self) -> Value {
+        let Some(state) = &self.state else { return Value::Null };
+        json!(Saved {
+            version: state.version.0,
+            etag: state.etag.0.clone(),
+            retention_ms: state.retention_ms,
+            log_retention_ms: state.log_retention_ms,
+            checkpoint: state.checkpoint.0,
+            has_iceberg: state.has_iceberg,
+            has_hudi: state.has_hudi,
+            partition_names: state.partition_names.clone(),
+            has_old_uniform: self.has_old_uniform,
+        })
+    }
+
+    /// What was staged is looked at again, whatever was known of it.
+    fn restore(&mut self, saved: &Value) -> bool {
+        let Ok(saved) = Saved::deserialize(saved) else { return false };
+        self.state = Some(State {
+            version: Version(saved.version),
+            etag: ETag(saved.etag),
+            retention_ms: saved.retention_ms,
+            log_retention_ms: saved.log_retention_ms,
+            checkpoint: Version(saved.checkpoint),
+            has_iceberg: saved.has_iceberg,
+            has_hudi: saved.has_hudi,
+            partition_names: saved.partition_names,
+        });
+        self.has_old_uniform = saved.has_old_uniform;
+        true
     }
 
     async fn refresh(&mut self, moment: Moment, references: &mut References) -> Result<(), SweepError> {
@@ -522,7 +482,7 @@ impl ReferenceSource for DeltaSource<'_> {
             return Ok(false);
         }
         let listing = self.list(Some(version)).await?;
-        Ok(listing.latest() == version && listing.commit(version).is_some_and(|entry| entry.etag.0 == etag))
+        Ok(listing.latest() == version && listing.mark(version).is_some_and(|found| found.0 == etag))
     }
 
     fn declared(&self) -> BTreeSet<Location> {

@@ -1,8 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::{Moment, ReferenceSource, Role, SourceContext};
+use super::packed::Pack;
+use super::reading::Reading;
+use super::{Loaded, Moment, ReferenceSource, Role, SourceContext};
 use crate::iceberg::{
     FlinkCommit, IcebergError, ManifestRef, Named, Reachable, TableMetadata, load_attempt, load_manifest, load_metadata,
 };
@@ -43,7 +47,14 @@ pub struct IcebergSource<'a> {
     now_ms: i64,
     pointer: ObjectKey,
     metadata: Option<TableMetadata>,
+    /// The state that was read last, also by an earlier worker.
+    before: Option<StateMark>,
     reachable: Reachable,
+    reports: Location,
+    keeps: bool,
+    /// Until everything was read once: what earlier runs have read.
+    is_loading: bool,
+    pack: Option<Pack>,
     delays: Delays,
     data_folders: BTreeSet<Location>,
     metadata_folders: BTreeSet<Location>,
@@ -72,7 +83,12 @@ impl<'a> IcebergSource<'a> {
             now_ms: context.now_ms,
             pointer,
             metadata: None,
+            before: None,
             reachable: Reachable::default(),
+            reports: context.reports.clone(),
+            keeps: context.keeps,
+            is_loading: true,
+            pack: None,
             delays: Delays::default(),
             data_folders: BTreeSet::new(),
             metadata_folders: BTreeSet::new(),
@@ -97,35 +113,73 @@ impl<'a> IcebergSource<'a> {
     }
 
     /// Reads the state at `pointer` and adds what it names.
-    async fn add_state(&mut self, pointer: ObjectKey, references: &mut References) -> Result<(), SweepError> {
+    async fn add_state(
+        &mut self,
+        pointer: ObjectKey,
+        references: &mut References,
+        until_ms: i64,
+    ) -> Result<Loaded, SweepError> {
         let objects = self.ports.objects.as_ref();
         let metadata = load_metadata(objects, &pointer).await?;
         if self.role == Role::Own {
             metadata.check_gc_enabled()?;
         }
-        if let Some(before) = &self.metadata {
-            check_successor(before, &metadata, &pointer)?;
+        let mark = StateMark::of(&metadata);
+        if let Some(before) = &self.before {
+            check_successor(before, &mark, &pointer)?;
         }
+        self.load_pack().await?;
         let committed_ms: BTreeMap<i64, i64> =
             metadata.snapshots.iter().map(|snapshot| (snapshot.id, snapshot.timestamp_ms)).collect();
-        let (delays, now_ms, role) = (&mut self.delays, self.now_ms, self.role);
-        let mut sink = |named: Named<'_>| match named {
-            Named::Metadata(at) => references.add(at),
-            Named::Content { at, added_by } => {
-                references.add_content(at);
-                if role == Role::Own
-                    && let Some(committed_ms) = added_by.and_then(|id| committed_ms.get(&id))
-                {
-                    delays.expect(at, *committed_ms, now_ms);
-                }
-            }
+        let mut reading = Reading {
+            references,
+            delays: &mut self.delays,
+            pack: self.pack.as_mut(),
+            home: self.entry.location.as_ref(),
+            role: self.role,
+            committed_ms: &committed_ms,
+            now_ms: self.now_ms,
+            lists: BTreeMap::new(),
         };
-        self.reachable.walk(objects, &pointer, &metadata, &mut sink).await?;
+        let clock = self.ports.clock.as_ref();
+        let may_go_on = || clock.now_ms() < until_ms;
+        let is_whole = self.reachable.walk_while(objects, &pointer, &metadata, &mut reading, &may_go_on).await?;
+        let lists = reading.lists;
+        self.store_pack(&metadata, &lists).await?;
         references.seal();
         self.learn_folders(&pointer, &metadata);
+        self.before = Some(mark);
+        if !is_whole {
+            return Ok(Loaded::Part);
+        }
         self.metadata = Some(metadata);
         self.pointer = pointer;
+        (self.is_loading, self.pack) = (false, None);
+        Ok(Loaded::Whole)
+    }
+
+    /// Of the swept table only: what others name is seen through a lens.
+    async fn load_pack(&mut self) -> Result<(), SweepError> {
+        if self.role == Role::Own
+            && self.is_loading
+            && self.pack.is_none()
+            && let Some(home) = &self.entry.location
+        {
+            let objects = self.ports.objects.as_ref();
+            self.pack = Some(Pack::load(objects, &self.reports, &self.entry.id, home).await?);
+        }
         Ok(())
+    }
+
+    async fn store_pack(
+        &mut self,
+        metadata: &TableMetadata,
+        lists: &BTreeMap<ObjectKey, Vec<ManifestRef>>,
+    ) -> Result<(), SweepError> {
+        let (Some(pack), Some(home), true) = (&mut self.pack, &self.entry.location, self.keeps) else { return Ok(()) };
+        let named_now = metadata.snapshots.iter().filter_map(|snapshot| snapshot.list.as_ref()).collect();
+        let place = (&self.reports, self.entry.id.as_str(), home);
+        pack.store(self.ports.objects.as_ref(), place, lists, &named_now).await
     }
 
     /// Folders only ever grow in number during a run.
@@ -160,7 +214,7 @@ impl<'a> IcebergSource<'a> {
                 return if stray.last_modified_ms < age { Ok(false) } else { Err(error.into()) };
             }
         };
-        if is_foreign(current, &metadata) {
+        if is_foreign(&StateMark::of(current), &StateMark::of(&metadata)) {
             let detail = format!(
                 "{} belongs to table uuid {} and this table is {}: two tables share one metadata folder",
                 stray.at,
@@ -268,8 +322,47 @@ fn folder_of(at: &ObjectKey) -> Option<Location> {
     at.key.rsplit_once('/').map(|(folder, _)| Location::new(at.bucket.clone(), folder))
 }
 
+/// What tells one state of a table from another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct StateMark {
+    table_uuid: Option<String>,
+    location: String,
+    last_updated_ms: i64,
+    last_sequence_number: i64,
+}
+
+impl StateMark {
+    fn of(metadata: &TableMetadata) -> Self {
+        Self {
+            table_uuid: metadata.table_uuid.clone(),
+            location: metadata.location.clone(),
+            last_updated_ms: metadata.last_updated_ms,
+            last_sequence_number: metadata.last_sequence_number,
+        }
+    }
+}
+
+/// What is stored of a source: bucket and key, or prefix, of each place.
+#[derive(Debug, Serialize, Deserialize)]
+struct Saved {
+    is_loading: bool,
+    before: Option<StateMark>,
+    walked: Vec<(String, String)>,
+    data_folders: Vec<(String, String)>,
+    metadata_folders: Vec<(String, String)>,
+    partition_names: BTreeSet<String>,
+}
+
+fn pairs(folders: &BTreeSet<Location>) -> Vec<(String, String)> {
+    folders.iter().map(|folder| (folder.bucket.clone(), folder.prefix.clone())).collect()
+}
+
+fn folders(pairs: Vec<(String, String)>) -> BTreeSet<Location> {
+    pairs.into_iter().map(|(bucket, prefix)| Location { bucket, prefix }).collect()
+}
+
 /// Format 1 may lack the uuid; then the location decides.
-fn is_foreign(ours: &TableMetadata, other: &TableMetadata) -> bool {
+fn is_foreign(ours: &StateMark, other: &StateMark) -> bool {
     match (&ours.table_uuid, &other.table_uuid) {
         (Some(ours), Some(other)) => !ours.eq_ignore_ascii_case(other),
         _ => ours.location != other.location,
@@ -277,7 +370,7 @@ fn is_foreign(ours: &TableMetadata, other: &TableMetadata) -> bool {
 }
 
 /// The next state of a table is of the same table and not older.
-fn check_successor(before: &TableMetadata, after: &TableMetadata, pointer: &ObjectKey) -> Result<(), Refusal> {
+fn check_successor(before: &StateMark, after: &StateMark, pointer: &ObjectKey) -> Result<(), Refusal> {
     if is_foreign(before, after) {
         let detail = format!("{pointer} is the state of another table than before");
         return Err(Refusal::new(RefusalReason::ForeignTableUuid, detail));
@@ -292,10 +385,10 @@ fn check_successor(before: &TableMetadata, after: &TableMetadata, pointer: &Obje
 
 #[async_trait]
 impl ReferenceSource for IcebergSource<'_> {
-    async fn load(&mut self, references: &mut References) -> Result<(), SweepError> {
+    async fn load(&mut self, references: &mut References, until_ms: i64) -> Result<Loaded, SweepError> {
         let mut pointer = self.read_pointer().await?;
         for _ in 1..LOADS_MAX {
-            match self.add_state(pointer.clone(), references).await {
+            match self.add_state(pointer.clone(), references, until_ms).await {
                 // Files of an older state may go as soon as the pointer has moved on.
                 Err(SweepError::Refused(refusal)) if refusal.reason == RefusalReason::MetadataIncomplete => {
                     let now = self.read_pointer().await?;
@@ -307,14 +400,39 @@ impl ReferenceSource for IcebergSource<'_> {
                 other => return other,
             }
         }
-        self.add_state(pointer, references).await
+        self.add_state(pointer, references, until_ms).await
+    }
+
+    fn save(&self) -> Value {
+        let walked = self.reachable.walked().into_iter().map(|at| (at.bucket, at.key)).collect();
+        json!(Saved {
+            is_loading: self.is_loading,
+            before: self.before.clone(),
+            walked,
+            data_folders: pairs(&self.data_folders),
+            metadata_folders: pairs(&self.metadata_folders),
+            partition_names: self.partition_names.clone(),
+        })
+    }
+
+    /// Without the metadata itself: it is read again, and with it the manifests that were not walked.
+    fn restore(&mut self, saved: &Value) -> bool {
+        let Ok(saved) = Saved::deserialize(saved) else { return false };
+        (self.is_loading, self.before) = (saved.is_loading, saved.before);
+        self.reachable =
+            Reachable::having_walked(saved.walked.into_iter().map(|(bucket, key)| ObjectKey { bucket, key }));
+        self.data_folders = folders(saved.data_folders);
+        self.metadata_folders = folders(saved.metadata_folders);
+        self.partition_names = saved.partition_names;
+        self.metadata = None;
+        true
     }
 
     async fn refresh(&mut self, _: Moment, references: &mut References) -> Result<(), SweepError> {
         if self.metadata.is_some() && self.read_pointer().await? == self.pointer {
             return Ok(());
         }
-        self.load(references).await
+        self.load(references, i64::MAX).await.map(|_| ())
     }
 
     async fn examine(
@@ -362,7 +480,9 @@ impl ReferenceSource for IcebergSource<'_> {
     async fn declared_before(&self, since: Option<&str>, more: &[ObjectKey]) -> Result<BTreeSet<Location>, SweepError> {
         let log = self.metadata.iter().flat_map(|metadata| metadata.files.iter().rev().filter(|at| is_metadata(at)));
         let is_new = |at: &&ObjectKey| since.is_none_or(|since| at.to_string() != since);
-        let mut older: Vec<&ObjectKey> = log.take_while(is_new).collect();
+        // Nothing came after the state that is there still, which its own log does not name.
+        let is_same = since.is_some_and(|since| since == self.pointer.to_string());
+        let mut older: Vec<&ObjectKey> = if is_same { Vec::new() } else { log.take_while(is_new).collect() };
         for at in more {
             if !older.contains(&at) && *at != self.pointer {
                 older.push(at);
@@ -434,7 +554,7 @@ mod tests {
         let state = |uuid: &str, updated_ms: i64, number: i64| {
             let metadata = json!({"format-version": 2, "location": "s3://b/t", "table-uuid": uuid,
                 "last-updated-ms": updated_ms, "last-sequence-number": number});
-            TableMetadata::parse(metadata.to_string().as_bytes(), &at).unwrap()
+            StateMark::of(&TableMetadata::parse(metadata.to_string().as_bytes(), &at).unwrap())
         };
         let before = state("u", 100_000, 5);
         let cases = [

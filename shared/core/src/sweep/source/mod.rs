@@ -4,12 +4,15 @@ mod delta;
 mod features;
 mod iceberg;
 mod interval;
+mod packed;
+mod reading;
 mod staged;
 mod vectors;
 
 use std::collections::{BTreeSet, HashSet};
 
 use async_trait::async_trait;
+use serde_json::Value;
 
 pub use delta::DeltaSource;
 pub use iceberg::{DECLARED_PATHS, IcebergSource};
@@ -35,13 +38,28 @@ pub enum Moment {
     Deleting,
 }
 
+/// How far a load came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loaded {
+    Whole,
+    /// Time was up: the next call goes on.
+    Part,
+}
+
 /// The files that a table needs, and what its format says about names.
 ///
 /// `load` comes first. An error of any method means that the set is not complete: nothing may be deleted by it.
 #[async_trait]
 pub trait ReferenceSource: Send + Sync {
-    /// Reads the pointer and everything that it leads to.
-    async fn load(&mut self, references: &mut References) -> Result<(), SweepError>;
+    /// Reads the pointer and everything that it leads to; from `until_ms` on it may stop in between.
+    async fn load(&mut self, references: &mut References, until_ms: i64) -> Result<Loaded, SweepError>;
+
+    /// What has to be stored beside the references, so that a later worker can go on from them.
+    fn save(&self) -> Value;
+
+    /// Takes over what [`ReferenceSource::save`] gave, with the references of that moment; the next call is `load`, if
+    /// that had stopped in between, or `refresh`. `false`: it cannot be gone on from.
+    fn restore(&mut self, saved: &Value) -> bool;
 
     /// Reads the pointer again and adds what is new since the last call.
     async fn refresh(&mut self, moment: Moment, references: &mut References) -> Result<(), SweepError>;
@@ -101,6 +119,10 @@ pub enum Role {
 pub struct SourceContext<'r> {
     pub role: Role,
     pub run_id: &'r str,
+    /// Where reports lie, and beside them what was read of the table's manifests.
+    pub reports: &'r Location,
+    /// Whether what is read is kept for later runs.
+    pub keeps: bool,
     /// The optimizer's retention.
     pub retention_ms: i64,
     /// Whether staged commits that nobody decided on may be given up: runs that delete do.

@@ -114,6 +114,42 @@ async fn a_checkpoint_and_the_commits_after_it() {
 }
 
 #[tokio::test]
+async fn a_checkpoint_alone() {
+    let lake = Lake::new();
+    let kit = table(&lake, json!({})).await;
+    let first = file(&lake, "first.parquet", "first.parquet").await;
+    kit.log(1, &[first]).await;
+    let state: Snapshot = snapshot::load(lake.world.objects.as_ref(), &kit.root, None).await.unwrap();
+    kit.checkpoint(&state).await;
+    for version in 0..2 {
+        kit.delete_log(version).await;
+    }
+    file(&lake, "orphan.parquet", "").await;
+    lake.days(8);
+    // Another table looks at it, twice: it is what it was.
+    for name in ["u", "v"] {
+        Iceberg::create(&lake, name, 2).await;
+        lake.optimize(name, json!({})).await;
+        assert_eq!(lake.sweep(name, Mode::Ordinary).await.state, RunState::Completed);
+    }
+    let (record, gone) = gone_after(&lake).await;
+    assert_eq!(gone, ["orphan.parquet".to_owned()].into(), "{record:?}");
+    assert_eq!(record.pointer.as_deref(), Some("s3://lake/wh/t version 1"));
+    // What its change feed names is in the commits alone.
+    let lake = Lake::new();
+    let kit = table(&lake, json!({"delta.enableChangeDataFeed": "true"})).await;
+    kit.log(1, &[append_info()]).await;
+    let state: Snapshot = snapshot::load(lake.world.objects.as_ref(), &kit.root, None).await.unwrap();
+    kit.checkpoint(&state).await;
+    kit.delete_log(0).await;
+    assert_eq!(gone_after(&lake).await.0.reason.as_deref(), Some("metadata_incomplete"));
+    lake.days(8);
+    assert_eq!(gone_after(&lake).await.0.state, RunState::Completed, "its first commit is old");
+    kit.delete_log(1).await;
+    assert_eq!(gone_after(&lake).await.0.reason.as_deref(), Some("metadata_incomplete"));
+}
+
+#[tokio::test]
 async fn staged_commits_protect_their_files_until_their_verdict() {
     let lake = Lake::new();
     let kit = table(&lake, json!({})).await;
@@ -427,9 +463,9 @@ async fn a_run_asks_for_no_more_than_it_needs() {
     lake.run(&request).await.unwrap();
     let items = lake.world.items.item_usage().since(&items);
     let objects = lake.world.objects.object_usage().since(&objects);
-    // As with Iceberg, and the head: for open commits twice, before and after the fence; two puts of the fence.
-    assert_eq!((items.gets, items.puts, items.queries, items.transactions), (9, 10, 3, 0));
+    // As with Iceberg, and the head: for open commits twice, before and after the fence; three puts of fences.
+    assert_eq!((items.gets, items.puts, items.queries, items.transactions), (11, 11, 3, 0));
     // Earlier sightings, two commits, and again for their delays; signs above, survey and page; staged commits and log
     // when loading, staged commits for what they left, log when judging, both before deleting.
-    assert_eq!((objects.gets, objects.lists, objects.heads, objects.batch_deletes, objects.puts), (5, 14, 2, 1, 4));
+    assert_eq!((objects.gets, objects.lists, objects.heads, objects.batch_deletes, objects.puts), (5, 14, 2, 1, 5));
 }

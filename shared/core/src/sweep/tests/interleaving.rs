@@ -132,9 +132,8 @@ async fn one_worker_at_a_time() {
     assert_eq!(record.totals.deleted.count, 0);
 }
 
-/// No look and delete can be one step for tables that nobody has told us of: one that is registered after the last look
-/// at the catalog, right before the batch goes, comes too late. Its files were there, unnamed, for longer than retention
-/// and quarantine by then, which is the bound that is promised for writers we cannot know of.
+/// The directory in memory knows no fence: what appears in it after the last look, right before the batch goes, comes too
+/// late. What appears in the product's own catalog does not (`registered`).
 #[tokio::test]
 async fn a_table_that_appears_before_the_last_look_at_the_catalog_keeps_its_files() {
     let (mut postponed, mut kept, mut late) = (false, 0, 0);

@@ -17,7 +17,13 @@ async fn grant(lake: &Lake, body: Value) -> Result<Value, GlueException> {
 
 #[tokio::test]
 async fn a_lease_protects_while_it_lasts_and_one_retention_longer() {
-    for body in [json!({"prefixes": ["s3a://lake/wh/t/data/"]}), json!({"keys": [format!("s3://lake/{ORPHAN}")]})] {
+    for body in [
+        json!({"prefixes": ["s3a://lake/wh/t/data/"]}),
+        json!({"prefixes": ["s3://lake/wh/t/data/orph"]}),
+        json!({"prefixes": ["s3a://lake/wh/t//data//o"]}),
+        json!({"keys": [format!("s3://lake/{ORPHAN}")]}),
+        json!({"keys": ["s3a://lake/wh/t/data//orphan.parquet"]}),
+    ] {
         let lake = Lake::new();
         with_old_orphan(&lake).await;
         let lease = grant(&lake, body.clone()).await.unwrap();
@@ -55,6 +61,7 @@ async fn requests_that_mean_nothing_are_refused() {
         json!({}),
         json!({"prefixes": []}),
         json!({"prefixes": ["s3://lake/wh/u"]}),
+        json!({"prefixes": ["s3://lake/wh/t2/x"]}),
         json!({"prefixes": ["/wh/t"]}),
         json!({"keys": ["s3://other/wh/t/x"]}),
         json!({"keys": [1]}),

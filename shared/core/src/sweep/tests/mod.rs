@@ -2,6 +2,7 @@
 
 mod audited;
 mod comparing;
+mod deleting;
 mod delta;
 mod elsewhere;
 mod fixtures;
@@ -9,10 +10,14 @@ mod guards;
 mod interleaving;
 mod leases;
 mod optimizers;
+mod packed;
 mod pending;
 mod planner;
 mod random;
 mod refusals;
+mod registered;
 mod runs;
 mod scopes;
+mod seeing;
 mod sightings;
+mod slices;

@@ -118,3 +118,32 @@ async fn an_optimizer_that_cannot_be_read_keeps_nobody_else_from_being_swept() {
     assert!(matches!(plan_due(&lake.app, lake.deadline()).await, Err(SweepError::Decode(_))));
     assert_eq!(messages(&lake).len(), 2);
 }
+
+#[tokio::test]
+async fn without_a_queue_the_planner_sweeps_itself_and_goes_on_the_next_time() {
+    let mut lake = Lake::new();
+    lake.app.settings.sweep_dispatch = crate::ports::SweepDispatch::Inline;
+    let (_, orphan) = with_orphan(&lake).await;
+    let pending = || async {
+        items::OptimizerItem::load(lake.world.items.as_ref(), "id-t").await.unwrap().unwrap().pending.len()
+    };
+    async fn pass(lake: &Lake, left_ms: i64) -> plan::InlineReport {
+        let deadline = crate::ports::Deadline::in_ms(lake.world.clock.as_ref(), left_ms);
+        plan_due(&lake.app, deadline).await.unwrap();
+        work_pending(&lake.app, lake.directory.as_ref(), deadline).await.unwrap()
+    }
+    // No time for a slice: it waits.
+    let report = pass(&lake, 30_000).await;
+    assert_eq!((report.finished, report.waiting, pending().await), (0, 1, 1));
+    let report = pass(&lake, 900_000).await;
+    assert_eq!((report.finished, report.waiting, pending().await), (1, 0, 0));
+    for _ in 0..5 {
+        lake.days(1);
+        assert_eq!(pass(&lake, 900_000).await.finished, 1);
+    }
+    assert!(!lake.keys().contains(&orphan));
+    assert_eq!(lake.world.queue.take(crate::store::QueueName::Sweeps), None, "nothing was sent");
+    // Asked for over REST, it waits for the next pass as well.
+    rest::start_in(&lake.app, lake.directory.as_ref(), "db", "t", &json!({"mode": "dry_run"})).await.unwrap();
+    assert_eq!((pending().await, pass(&lake, 900_000).await.finished, pending().await), (1, 1, 0));
+}

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use crate::commit::judge::Judgement;
 use crate::commit::rebase::render;
 use crate::commit::row_level::Match;
-use crate::commit::tests::engine::{Engine, Statement};
+use crate::commit::tests::engine::{Engine, Statement, removed};
 use crate::commit::tests::judging::{Scene, add, deleted, domain, info, moved, outcome, protocol, reads, remove};
 use crate::commit::tests::kit::{Kit, short};
+use crate::delta::AddFile;
 use crate::delta::testkit::text;
 use crate::ports::IsolationLevel::{self, Serializable, WriteSerializable};
 use crate::store::{ObjectKey, Objects, ReadObjects};
@@ -54,8 +55,8 @@ async fn the_winners_entry_is_removed_and_both_sides_rows_are_deleted() {
     assert_eq!(short(&verdict), "committed 3");
     let usage = engine.kit.table.world.objects.object_usage().since(&before);
     // Staged object, the footer of the new image, the winner's vector, its own vector twice: to merge it, and as every new
-    // vector is held against what is said of it.
-    assert_eq!((usage.gets, usage.lists, usage.heads), (5, 1, 1), "{usage:?}");
+    // vector is held against what is said of it; the ids of the rows that the winner deleted (the footer is remembered).
+    assert_eq!((usage.gets, usage.lists, usage.heads), (6, 1, 1), "{usage:?}");
     // The vectors, the changed commit, the version.
     assert_eq!(usage.puts, 3, "{usage:?}");
     let (winner, published) = (logged(&engine, 2).await, logged(&engine, 3).await);
@@ -71,6 +72,46 @@ async fn the_winners_entry_is_removed_and_both_sides_rows_are_deleted() {
     assert!(tags["lakewarden.mergedFiles"].as_str().unwrap().contains("base.parquet"), "{tags}");
     let expected = [(0, 1), (3, 1), (4, 3), (5, 1), (6, 1), (7, 1)].into_iter().collect();
     assert_eq!(engine.rows().await, expected);
+}
+
+/// It is published with other rows than it was proposed with; whoever did not hear of it proposes the same once more, at
+/// another time.
+#[tokio::test]
+async fn a_retry_of_a_merged_commit_is_told_that_it_landed() {
+    let engine = one_file().await;
+    let files = engine.read(1).await;
+    let first = engine.execute(&Statement::Delete(1, 2), &files, "b").await;
+    let mut second = engine.execute(&Statement::Update(4, 4), &files, "c").await;
+    second.last_mut().unwrap()["commitInfo"]["txnId"] = json!("t");
+    assert_eq!(short(&engine.kit.propose(2, 2, &first).await), "committed 2");
+    assert_eq!(short(&engine.kit.propose(2, 3, &second).await), "committed 3");
+    let rows = engine.rows().await;
+    let mut again = second.clone();
+    for line in &mut again {
+        for (action, member) in
+            [("commitInfo", "timestamp"), ("remove", "deletionTimestamp"), ("add", "modificationTime")]
+        {
+            if !line[action].is_null() {
+                line[action][member] = json!(77);
+            }
+        }
+    }
+    again.reverse();
+    assert_eq!(short(&engine.kit.propose(2, 4, &again).await), "committed 3");
+    assert_eq!(engine.rows().await, rows);
+    // The same transaction with another vector is another one.
+    let mut other = engine.execute(&Statement::Update(5, 5), &files, "e").await;
+    other.last_mut().unwrap()["commitInfo"]["txnId"] = json!("t");
+    let verdict = engine.kit.propose(2, 5, &other).await;
+    assert_eq!(short(&verdict), "rejected ConcurrentTransactionException TXN_ID_REUSED");
+    // Nothing is said where nobody can ask for it.
+    let plain = engine.execute(&Statement::Delete(7, 7), &files, "d").await;
+    assert_eq!(short(&engine.kit.propose(2, 6, &plain).await), "committed 4");
+    for (version, is_said) in [(3, true), (4, false)] {
+        let lines = logged(&engine, version).await;
+        let tags = &lines.last().unwrap()["commitInfo"]["tags"];
+        assert_eq!(tags.get("lakewarden.actions").is_some(), is_said, "{tags}");
+    }
 }
 
 #[tokio::test]
@@ -129,14 +170,36 @@ async fn a_file_of_which_nothing_is_left_is_only_removed() {
 #[tokio::test]
 async fn write_skew_is_refused_under_every_level() {
     for level in [Serializable, WriteSerializable] {
-        // Everybody off duty but one: each of two reads both rows and takes out one.
-        let both = json!({"readSet": {"v": 1, "matchedEqualsWritten": false,
-            "predicates": [{"op": "in", "col": ["id"], "values": [0, 1]}]}});
-        let scene = vectors().under(level);
-        let skew = scene
-            .won_by(vec![remove("a"), deleted(add("a", 0), [0]), info("UPDATE", both.clone())])
-            .candidate(vec![remove("a"), deleted(add("a", 0), [1]), info("UPDATE", both)]);
-        assert_eq!(skew.outcome().await, "ConcurrentDeleteReadException SAME_FILE", "{level:?}");
+        // Everybody off duty but one: each of two reads both rows and takes out one. What the writer says of itself, or
+        // does not say, changes nothing.
+        for flag in [Value::Null, json!(true), json!(false)] {
+            for operation in ["DELETE", "UPDATE", "MERGE", "REFRESH"] {
+                let both = json!({"readSet": {"v": 1, "matchedEqualsWritten": flag,
+                    "predicates": [{"op": "in", "col": ["id"], "values": [0, 1]}]}});
+                let lines = |row: u64| vec![remove("a"), deleted(add("a", 0), [row]), info(operation, both.clone())];
+                let skew = vectors().under(level).won_by(lines(0)).candidate(lines(1));
+                let expected = "ConcurrentDeleteReadException SAME_FILE";
+                assert_eq!(skew.outcome().await, expected, "{level:?} {operation} {flag}");
+            }
+            // The rows lie in two files.
+            let both = json!({"readSet": {"v": 1, "matchedEqualsWritten": flag,
+                "predicates": [{"op": "in", "col": ["id"], "values": [0, 4]}]}});
+            let lines = |path: &str, first: i64| {
+                vec![remove(path), deleted(add(path, first), [0]), info("UPDATE", both.clone())]
+            };
+            let scene = || vectors().with_files([add("b", 4)]).under(level).candidate(lines("b", 4));
+            let found = scene().won_by(lines("a", 0)).outcome().await;
+            assert_eq!(found, "ConcurrentDeleteReadException WITHOUT_HINT", "{level:?} {flag}");
+            // The winner rewrites or drops the other file.
+            for lost in
+                [vec![remove("a"), info("DELETE", json!({}))], vec![remove("a"), add("w", 1), info("X", json!({}))]]
+            {
+                let mut scene = scene().won_by(lost);
+                scene.matches.insert("wh/t/w".to_owned(), Match::No);
+                let found = scene.outcome().await;
+                assert_eq!(found, "ConcurrentDeleteReadException WITHOUT_HINT", "{level:?} {flag}");
+            }
+        }
         // Black becomes white while white becomes black: the new images are what the other one looked for.
         let mut exchange = vectors()
             .under(level)
@@ -159,6 +222,69 @@ async fn write_skew_is_refused_under_every_level() {
         twice.matches.insert("wh/t/w".to_owned(), Match::Row(0, "id=9".to_owned()));
         assert_eq!(twice.outcome().await, "ConcurrentAppendException WITHOUT_HINT", "{level:?}");
     }
+}
+
+/// Engines record the condition alone: whether they wrote what it selects is asked of the rows that others took.
+#[tokio::test]
+async fn a_recorded_condition_that_selects_more_than_was_written_is_found_out() {
+    for (predicate, expected) in [
+        ("id < 9", "rejected ConcurrentDeleteReadException SAME_FILE"),
+        ("id = 4", "committed 3"),
+        // Between what the winner took: bounds do not tell, the rows do.
+        ("id > 1 AND id < 6", "committed 3"),
+    ] {
+        let engine = one_file().await;
+        let files = engine.read(1).await;
+        let first = engine.execute(&Statement::Delete(0, 1), &files, "b").await;
+        let mut second = engine.execute(&Statement::Update(4, 4), &files, "c").await;
+        let info = &mut second.last_mut().unwrap()["commitInfo"];
+        info.as_object_mut().unwrap().remove("readSet");
+        info["operationParameters"] = json!({ "predicate": predicate });
+        assert_eq!(short(&engine.kit.propose(2, 2, &first).await), "committed 2");
+        let verdict = engine.kit.propose(2, 3, &second).await;
+        assert_eq!(short(&verdict), expected, "{predicate}");
+        if let Some(refusal) = verdict.refusal() {
+            let why = refusal.more.join(" ");
+            assert!(why.contains("version 2 took row 0 (id=0) of base.parquet"), "{why}");
+        }
+    }
+}
+
+/// Bounds need only hold for rows that are left: those of the winner say nothing of what it deleted.
+#[tokio::test]
+async fn bounds_that_the_winner_narrowed_hide_no_row_that_it_took() {
+    let narrow = |path: &str, first: i64| {
+        let mut line = deleted(add(path, first), [0]);
+        let stats = json!({"numRecords": 3, "minValues": {"id": first + 1}, "maxValues": {"id": first + 2},
+            "nullCount": {"id": 0}, "tightBounds": false});
+        line["add"]["stats"] = json!(stats.to_string());
+        line
+    };
+    let both = || json!({"readSet": {"v": 1, "predicates": [{"op": "in", "col": ["id"], "values": [0, 4]}]}});
+    let mut scene =
+        vectors().with_files([add("b", 4)]).won_by(vec![remove("a"), narrow("a", 0), info("DELETE", both())]);
+    scene.ids.insert("wh/t/a".to_owned(), vec![0, 1, 2]);
+    for (path, first, row, reason) in [("a", 0, 1, "SAME_FILE"), ("b", 4, 0, "WITHOUT_HINT")] {
+        let lines = vec![remove(path), deleted(add(path, first), [row]), info("DELETE", both())];
+        let found = scene.clone().candidate(lines).outcome().await;
+        assert_eq!(found, format!("ConcurrentDeleteReadException {reason}"), "{path}");
+    }
+}
+
+/// Where the file that a winner took rows of cannot be read, or not within the budget, nobody knows what was read of it.
+#[tokio::test]
+async fn rows_that_cannot_be_looked_at_are_not_taken_for_unread() {
+    let engine = one_file().await;
+    let files = engine.read(1).await;
+    let first = engine.execute(&Statement::Delete(0, 1), &files, "b").await;
+    let second = engine.execute(&Statement::Delete(4, 4), &files, "c").await;
+    assert_eq!(short(&engine.kit.propose(2, 2, &first).await), "committed 2");
+    let at = ObjectKey::new("lake", "wh/t/base.parquet");
+    let size = engine.kit.table.get(&at).await.unwrap().len();
+    engine.kit.table.world.objects.put(&at, vec![0; size].into(), &Default::default()).await.unwrap();
+    let verdict = engine.kit.propose(2, 3, &second).await;
+    assert_eq!(short(&verdict), "rejected ConcurrentDeleteReadException SAME_FILE");
+    assert!(verdict.refusal().unwrap().more[0].contains("cannot be told"), "{verdict:?}");
 }
 
 /// File `a` with ids 0 to 2.
@@ -302,6 +428,7 @@ async fn winners_of_other_shapes_conflict() {
 async fn other_statistics_and_tags_of_a_winner_are_taken_over() {
     let mut refreshed = moved(add("a", 0));
     refreshed["add"]["tags"] = json!({"colour": "blue"});
+    refreshed["add"]["clusteringProvider"] = json!("liquid");
     let stats =
         json!({"numRecords": 3, "minValues": {"id": 0}, "maxValues": {"id": 2}, "nullCount": {"id": 0, "name": 1}});
     refreshed["add"]["stats"] = json!(stats.to_string());
@@ -313,7 +440,7 @@ async fn other_statistics_and_tags_of_a_winner_are_taken_over() {
     let admission = scene.admission().await;
     let changes = &admission.rebase.changed_adds[&0];
     let of = |name: &str| changes.iter().find(|(found, _)| *found == name).map(|(_, value)| value.clone()).unwrap();
-    assert_eq!(of("tags"), json!({"colour": "blue"}));
+    assert_eq!((of("tags"), of("clusteringProvider")), (json!({"colour": "blue"}), json!("liquid")));
     let stats: Value = serde_json::from_str(of("stats").as_str().unwrap()).unwrap();
     assert_eq!((&stats["nullCount"]["name"], &stats["tightBounds"]), (&json!(1), &json!(false)));
     assert!(admission.rebase.changed_removes.is_empty() && admission.publication.vectors.is_none());
@@ -372,6 +499,40 @@ async fn what_statistics_leave_open_is_looked_at() {
     let upgrade =
         vec![protocol(&["deletionVectors", "appendOnly", "invariants", "changeDataFeed"]), info("UPGRADE", json!({}))];
     assert_eq!(judged(upgrade, candidate(), Serializable).await, "admitted");
+}
+
+/// What was deleted stays deleted, with and without a winner: only RESTORE takes rows back.
+#[tokio::test]
+async fn a_vector_that_shrinks_is_refused_unless_the_table_is_restored() {
+    for (operation, kept, expected) in [
+        ("DELETE", Some(vec![1]), "rejected InvalidCommitException DELETION_VECTOR_SHRINKS"),
+        ("UPDATE", Some(vec![2, 3, 4]), "rejected InvalidCommitException DELETION_VECTOR_SHRINKS"),
+        ("ANYTHING", None, "rejected InvalidCommitException DELETION_VECTOR_SHRINKS"),
+        ("DELETE", Some(vec![1, 5, 6]), "committed 3"),
+        ("RESTORE", Some(vec![1]), "committed 3"),
+        ("RESTORE", None, "committed 3"),
+    ] {
+        let engine = one_file().await;
+        let files = engine.read(1).await;
+        let base = vec![
+            removed(&files[0].add),
+            deleted(engine_add(&files[0].add), [1, 5]),
+            info("DELETE", reads("id", json!(1))),
+        ];
+        assert_eq!(short(&engine.kit.propose(2, 2, &base).await), "committed 2");
+        let live = engine.read(2).await;
+        let add = engine_add(&files[0].add);
+        let add = kept.clone().map_or(add.clone(), |rows| deleted(add, rows));
+        let lines = vec![removed(&live[0].add), add, info(operation, reads("id", json!(6)))];
+        let verdict = engine.kit.propose(3, 3, &lines).await;
+        assert_eq!(short(&verdict), expected, "{operation} {kept:?}: {verdict:?}");
+    }
+}
+
+/// The add of a file without a vector.
+fn engine_add(add: &AddFile) -> Value {
+    json!({"add": {"path": add.path, "partitionValues": {}, "size": add.size, "modificationTime": 1, "dataChange": true,
+        "stats": add.stats}})
 }
 
 #[tokio::test]

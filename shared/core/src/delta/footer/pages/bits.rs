@@ -3,7 +3,7 @@
 use super::{PagesError, Result, cut_off, damaged};
 
 /// A length in four bytes, and as many bytes; then what follows.
-pub(super) fn framed(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(in crate::delta) fn framed(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, after) = bytes.split_first_chunk::<4>()?;
     after.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)
 }
@@ -31,7 +31,7 @@ fn width_of(max: i16) -> u8 {
 
 /// Equal numbers in a run, or packed ones in groups of eight.
 #[derive(Clone, Debug)]
-pub(super) struct Runs<'a> {
+pub(in crate::delta) struct Runs<'a> {
     rest: &'a [u8],
     width: u8,
     run: Run<'a>,
@@ -77,6 +77,10 @@ impl<'a> Runs<'a> {
     fn next_run(&mut self) -> Option<Run<'a>> {
         let header = self.header()?;
         let (count, width) = (usize::try_from(header >> 1).ok()?, usize::from(self.width));
+        // The Parquet crate, which decodes some of what is looked through here, takes an empty run for the end.
+        if count == 0 {
+            return None;
+        }
         if header & 1 == 0 {
             let (bytes, rest) = self.rest.split_at_checked(width.div_ceil(8))?;
             self.rest = rest;
@@ -102,13 +106,26 @@ impl<'a> Runs<'a> {
         None
     }
 
-    /// Looks through `count` levels of which none may be above `max`: how many there are, and how many are `wanted`.
-    pub fn take_all(mut self, count: usize, wanted: i16) -> Result<(usize, usize)> {
-        let (wanted, mut found) = (u32::try_from(wanted).map_err(|_| cut_off())?, 0);
-        for _ in 0..count {
-            found += usize::from(self.next().ok_or_else(cut_off)? == wanted);
+    /// Looks through `count` levels: how many are `wanted`. `None`: there are fewer, or one is above `max`.
+    pub fn count(mut self, count: usize, wanted: i16, max: i16) -> Option<usize> {
+        let (wanted, max) = (u32::try_from(wanted).ok()?, u32::try_from(max).ok()?);
+        let (mut seen, mut found) = (0, 0);
+        while seen < count {
+            let (level, times) = match &mut self.run {
+                Run::Equal { value, left } if *left > 0 => {
+                    let times = (*left).min(count - seen);
+                    *left -= times;
+                    (*value, times)
+                }
+                _ => (self.next()?, 1),
+            };
+            if level > max {
+                return None;
+            }
+            seen += times;
+            found += if level == wanted { times } else { 0 };
         }
-        Ok((count, found))
+        Some(found)
     }
 }
 
@@ -225,5 +242,27 @@ fn zigzag(rest: &mut &[u8]) -> Option<i64> {
 impl From<super::super::guard::Unsafe> for PagesError {
     fn from(reason: super::super::guard::Unsafe) -> Self {
         damaged(reason.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_counted_and_not_believed() {
+        let full = |levels: &[u8], max: i16, count: usize| Runs::of_levels(levels, max).count(count, max, max);
+        // Five times 1, then the bits 1, 0, 1, 1 of a group of eight.
+        let levels = [5 << 1, 1, (1 << 1) | 1, 0b1101];
+        assert_eq!(full(&levels, 1, 9), Some(8));
+        assert_eq!(full(&levels, 1, 13), Some(8));
+        assert_eq!(full(&levels, 1, 14), None, "there are 13");
+        assert_eq!(full(&[1 << 1, 3], 2, 1), None, "a level above the highest");
+        assert_eq!(full(&[0xff; 9], 1, 1), None, "a header without an end");
+        assert_eq!(full(&[0, 1], 1, 1), None, "an empty run");
+        // Eight numbers of three bits, of which the last byte was cut off.
+        let cut = [(1 << 1) | 1, 0b1000_1000, 0b1100_0110];
+        assert_eq!((full(&cut, 7, 5), full(&cut, 7, 6)), (Some(0), None));
+        assert_eq!((width_of(1), width_of(2), width_of(3), width_of(4)), (1, 2, 2, 3));
     }
 }

@@ -4,7 +4,7 @@
 //! looked through before anything is allocated (`header`), what they announce bounds what is unpacked (`codec`), and
 //! every length, level and index is looked up where it may be missing (`values`).
 
-mod bits;
+pub(in crate::delta) mod bits;
 mod codec;
 mod header;
 mod values;
@@ -214,7 +214,7 @@ impl Leaf<'_> {
         self.count_rows(repetitions, page.entries)?;
         let present = match self.max_definition {
             0 => page.entries,
-            max => Runs::of_levels(definitions, max).take_all(page.entries, max)?.1,
+            max => Runs::of_levels(definitions, max).count(page.entries, max, max).ok_or_else(cut_off)?,
         };
         let mut values = match *self.kind {
             // Only the levels are asked for.
@@ -257,7 +257,7 @@ impl Leaf<'_> {
     fn count_rows(&mut self, repetitions: &[u8], entries: usize) -> Result<()> {
         let rows = match self.max_repetition {
             0 => entries,
-            max => Runs::of_levels(repetitions, max).take_all(entries, 0)?.1,
+            max => Runs::of_levels(repetitions, max).count(entries, 0, max).ok_or_else(cut_off)?,
         };
         self.rows = self.rows.saturating_add(u64::try_from(rows).unwrap_or(u64::MAX));
         Ok(())

@@ -1,0 +1,283 @@
+//! `lakewarden sweep` and `lakewarden explain`: by the REST interface, of a Lakewarden here or a deployed one.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::cli::{ExplainArgs, SweepArgs};
+use crate::progress::Progress;
+use crate::register::Catalog;
+use crate::signed::{AwsAccess, CallError};
+
+const POLL: Duration = Duration::from_millis(500);
+
+/// The command did not come to a good end.
+#[derive(Debug, Error)]
+pub enum SweepCommandError {
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the run was refused: {0}")]
+    Failed(String),
+}
+
+/// Starts a run and follows it to its end, or does what else was asked.
+///
+/// # Errors
+/// An API that does not answer or refuses, or a run that failed.
+pub async fn run(args: &SweepArgs) -> Result<(), SweepCommandError> {
+    let access = AwsAccess::load(None, args.region.as_deref()).await;
+    let catalog = Catalog::open(&args.at.gateway, &access)?;
+    let table = (args.database.as_str(), args.table.as_str());
+    if args.list {
+        return list(&catalog, table, args.json).await;
+    }
+    if let Some(run) = &args.cancel {
+        let run = catalog.sweeps(Method::DELETE, table, &["sweeps", run], None).await?;
+        say(args.json, &run, || format!("{} ends at its next step.", text(&run, "run_id")));
+        return Ok(());
+    }
+    let run_id = match &args.run {
+        Some(run) => run.clone(),
+        None => {
+            let mode = if args.delete { "ordinary" } else { "dry_run" };
+            let body = json!({ "mode": mode, "sightings": args.sightings });
+            let run = catalog.sweeps(Method::POST, table, &["sweeps"], Some(&body)).await?;
+            if args.detach {
+                say(args.json, &run, || format!("{} is queued.", text(&run, "run_id")));
+                return Ok(());
+            }
+            text(&run, "run_id").to_owned()
+        }
+    };
+    let run = follow(&catalog, table, &run_id).await?;
+    say(args.json, &run, || closing(&run));
+    if text(&run, "state") == "failed" {
+        return Err(SweepCommandError::Failed(text(&run, "error").to_owned()));
+    }
+    Ok(())
+}
+
+/// Asks about one object.
+///
+/// # Errors
+/// An API that does not answer or refuses.
+pub async fn explain(args: &ExplainArgs) -> Result<(), CallError> {
+    let access = AwsAccess::load(None, args.region.as_deref()).await;
+    let catalog = Catalog::open(&args.at.gateway, &access)?;
+    let table = (args.database.as_str(), args.table.as_str());
+    let body = json!({ "key": args.key });
+    let answer = catalog.sweeps(Method::POST, table, &["explain-sweep"], Some(&body)).await?;
+    say(args.json, &answer, || {
+        if answer.get("exists") == Some(&Value::Bool(false)) {
+            return format!("{}: there is no such object (referenced: {})", args.key, text(&answer, "held"));
+        }
+        format!(
+            "{}: {}, {} ({})\n  {} bytes, {} old, judged by {}",
+            text(&answer, "key"),
+            text(&answer, "decision"),
+            text(&answer, "reason"),
+            text(&answer, "because"),
+            count(&answer, "size_bytes"),
+            duration(count(&answer, "age_ms")),
+            text(&answer, "pointer")
+        )
+    });
+    Ok(())
+}
+
+fn say(is_json: bool, answer: &Value, words: impl FnOnce() -> String) {
+    if is_json { println!("{answer}") } else { println!("{}", words()) }
+}
+
+async fn list(catalog: &Catalog, table: (&str, &str), is_json: bool) -> Result<(), SweepCommandError> {
+    let answer = catalog.sweeps(Method::GET, table, &["sweeps"], None).await?;
+    say(is_json, &answer, || {
+        let runs = answer.get("runs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let line = |run: &Value| {
+            format!(
+                "{}  {:9} {:9} {:>9} deleted  {}",
+                text(run, "run_id"),
+                text(run, "mode"),
+                text(run, "state"),
+                run.get("deleted").map_or(0, |deleted| count(deleted, "count")),
+                text(run, "reason")
+            )
+        };
+        runs.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
+    Ok(())
+}
+
+/// Waits for the end of a run and draws how far it is.
+async fn follow(catalog: &Catalog, table: (&str, &str), run_id: &str) -> Result<Value, CallError> {
+    let mut shown: Option<(String, Progress)> = None;
+    let mut pace = Pace::default();
+    loop {
+        let run = catalog.sweeps(Method::GET, table, &["sweeps", run_id], None).await?;
+        if matches!(text(&run, "state"), "completed" | "failed") {
+            if let Some((_, bar)) = shown {
+                bar.finish();
+            }
+            return Ok(run);
+        }
+        let live = run.get("progress").cloned().unwrap_or_default();
+        let stage = if live.is_null() { text(&run, "state").to_owned() } else { text(&live, "stage").to_owned() };
+        if shown.as_ref().is_none_or(|(before, _)| *before != stage) {
+            if let Some((_, bar)) = shown.take() {
+                bar.finish();
+            }
+            pace = Pace::default();
+            shown = Some((stage.clone(), Progress::new(live.get("total").and_then(Value::as_u64))));
+        }
+        if let Some((stage, bar)) = &mut shown {
+            bar.set(count(&live, "done"), pace.describe(stage, &run, &live));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// How fast a stage goes, from what the run has said since it began.
+#[derive(Debug, Default)]
+struct Pace {
+    first: Option<(u64, u64)>,
+}
+
+impl Pace {
+    fn describe(&mut self, stage: &str, run: &Value, live: &Value) -> String {
+        let (at_ms, done) = (count(live, "at_ms"), count(live, "done"));
+        let (first_ms, first) = *self.first.get_or_insert((at_ms, done));
+        let mut said = stage.to_owned();
+        let (passed_ms, gone) = (at_ms.saturating_sub(first_ms), done.saturating_sub(first));
+        if passed_ms > 0 && gone > 0 {
+            let rate = gone.saturating_mul(1000) / passed_ms;
+            said.push_str(&format!(" {rate}/s"));
+            if let Some(total) = live.get("total").and_then(Value::as_u64)
+                && rate > 0
+            {
+                said.push_str(&format!(", {} left", duration(total.saturating_sub(done).saturating_mul(1000) / rate)));
+            }
+        }
+        let deleted = run.get("deleted").cloned().unwrap_or_default();
+        if count(&deleted, "count") > 0 {
+            said.push_str(&format!(", {} deleted", size(count(&deleted, "size_bytes"))));
+        } else if count(live, "candidates") > 0 {
+            let (candidates, bytes) = (count(live, "candidates"), count(live, "candidates_bytes"));
+            said.push_str(&format!(", {candidates} candidates, {}", size(bytes)));
+        } else if count(live, "referenced") > 0 {
+            said.push_str(&format!(", {} referenced", count(live, "referenced")));
+        }
+        said
+    }
+}
+
+/// What a run came to, as a table.
+fn closing(run: &Value) -> String {
+    let mut lines = vec![format!(
+        "{} {} {}: {} objects under {}",
+        text(run, "mode"),
+        text(run, "run_id"),
+        text(run, "state"),
+        count(run, "listed"),
+        text(run, "scope")
+    )];
+    let row = |name: &str, tally: &Value| {
+        format!("  {name:24} {:>12} {:>12}", count(tally, "count"), size(count(tally, "size_bytes")))
+    };
+    let mut tallies = |member: &str, before: &str| {
+        for (name, tally) in run.get(member).and_then(Value::as_object).into_iter().flatten() {
+            lines.push(row(&format!("{before}{name}"), tally));
+        }
+    };
+    tallies("by_reason", "");
+    tallies("spared", "not deleted: ");
+    if let Some(deleted) = run.get("deleted").filter(|_| text(run, "mode") != "dry_run") {
+        lines.push(row("deleted", deleted));
+    }
+    let reason = text(run, "reason");
+    if !reason.is_empty() {
+        lines.push(format!("  {reason}"));
+    }
+    for finding in run.get("findings").and_then(Value::as_array).into_iter().flatten() {
+        lines.push(format!("  note: {}", finding.as_str().unwrap_or_default()));
+    }
+    if !text(run, "page").is_empty() {
+        lines.push(format!("  report: {}", text(run, "page")));
+    }
+    lines.join("\n")
+}
+
+fn text<'v>(value: &'v Value, member: &str) -> &'v str {
+    value.get(member).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn count(value: &Value, member: &str) -> u64 {
+    value.get(member).and_then(Value::as_u64).unwrap_or_default()
+}
+
+fn size(bytes: u64) -> String {
+    let mut left = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if left < 1024.0 {
+            return if unit == "B" { format!("{left:.0} B") } else { format!("{left:.1} {unit}") };
+        }
+        left /= 1024.0;
+    }
+    format!("{left:.1} TiB")
+}
+
+fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_what_is_left_come_from_what_the_run_says() {
+        let run = json!({"deleted": {"count": 0}});
+        let live = |at_ms: u64, done: u64| {
+            json!({"at_ms": at_ms, "done": done, "total": 10_000, "candidates": 3,
+            "candidates_bytes": 2048})
+        };
+        let mut pace = Pace::default();
+        assert_eq!(pace.describe("judging", &run, &live(1000, 0)), "judging, 3 candidates, 2.0 KiB");
+        assert_eq!(
+            pace.describe("judging", &run, &live(3000, 4000)),
+            "judging 2000/s, 3 s left, 3 candidates, 2.0 KiB"
+        );
+    }
+
+    #[test]
+    fn the_closing_table_names_every_reason() {
+        let run = json!({"mode": "ordinary", "run_id": "r", "state": "completed", "listed": 7, "scope": "s3://b/t",
+            "by_reason": {"orphan": {"count": 2, "size_bytes": 10}, "referenced": {"count": 5, "size_bytes": 4096}},
+            "spared": {"changed": {"count": 1, "size_bytes": 4}}, "deleted": {"count": 1, "size_bytes": 6},
+            "findings": ["look"], "page": "s3://r/report.html"});
+        let told = closing(&run);
+        for part in [
+            "7 objects",
+            "orphan",
+            "referenced",
+            "4.0 KiB",
+            "not deleted: changed",
+            "deleted",
+            "note: look",
+            "report.html",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert_eq!(
+            [59_000, 61_000, 7_260_000, 90_000_000].map(duration),
+            ["59 s", "1 min 1 s", "2 h 1 min", "1 d 1 h"]
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! What a Delta table keeps beside its snapshot: files of the change feed, metadata of UniForm, and how long its commits
+//! take.
+
+use std::collections::HashSet;
+
+use super::{DeltaSource, UNIFORM_DIR};
+use crate::delta::log::{LogEntry, LogListing};
+use crate::delta::snapshot::read_commits;
+use crate::delta::{Snapshot, Version};
+use crate::iceberg::{IcebergError, load_metadata};
+use crate::store::ObjectKey;
+use crate::sweep::delays::RECENT_MS;
+use crate::sweep::refs::{Held, References};
+use crate::sweep::source::Role;
+use crate::sweep::source::staged::files_of_path;
+use crate::sweep::survey::Survey;
+use crate::sweep::{Refusal, RefusalReason, SweepError};
+
+/// Commits held in memory when change files are looked for.
+const COMMITS_AT_ONCE: usize = 64;
+/// Newest commits whose files' ages show how long commits take.
+const DELAY_COMMITS: usize = 16;
+/// Operations whose files are older than their commits, and rightly so.
+const RE_ADDING: [&str; 3] = ["RESTORE", "CLONE", "CONVERT"];
+/// Metadata files of UniForm that are opened once it is switched off; with more than these nothing there goes.
+const UNIFORM_MAX: usize = 200;
+/// What UniForm writes into every metadata file.
+const UNIFORM_MARK: &str = "delta-version";
+
+impl DeltaSource<'_> {
+    /// How old files were when the newest commits added them.
+    pub(super) async fn measure(&mut self, listing: &LogListing) -> Result<(), SweepError> {
+        if self.role == Role::Other {
+            return Ok(());
+        }
+        let recent_ms = self.now_ms.saturating_sub(RECENT_MS);
+        let recent = listing.commits().filter(|(_, entry)| entry.last_modified_ms >= recent_ms);
+        let mut recent: Vec<Version> = recent.map(|(version, _)| version).collect();
+        let newest = recent.split_off(recent.len().saturating_sub(DELAY_COMMITS));
+        for commit in read_commits(self.ports.objects.as_ref(), &self.root, newest).await? {
+            // They add files that were committed before, here or elsewhere.
+            if commit.actions.operation().is_some_and(|operation| RE_ADDING.contains(&operation)) {
+                continue;
+            }
+            for add in commit.actions.adds.iter().filter(|add| add.data_change) {
+                if let Ok(files) = files_of_path(&self.root, &add.path, None) {
+                    files.iter().for_each(|at| self.delays.expect(at, commit.last_modified_ms, self.now_ms));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Files of the change feed are in no snapshot. Those of commits within the retention stay, also where a commit was
+    /// decided long after its files had been written.
+    pub(super) async fn add_change_files(
+        &self,
+        listing: &LogListing,
+        snapshot: &Snapshot,
+        retention_ms: i64,
+        references: &mut References,
+    ) -> Result<(), SweepError> {
+        if !snapshot.metadata.is_on("delta.enableChangeDataFeed") {
+            return Ok(());
+        }
+        let cut_off_ms = self.now_ms.saturating_sub(retention_ms.max(self.asked_retention_ms));
+        let is_recent = |entry: &LogEntry| entry.last_modified_ms >= cut_off_ms;
+        let first = listing.commits().next();
+        if first.is_none_or(|(version, entry)| version > Version(0) && is_recent(entry)) {
+            let detail = format!(
+                "commits that may be younger than the retention are gone from the log of {}, so which files of its change \
+                 feed they name is not known",
+                self.entry
+            );
+            return Err(Refusal::new(RefusalReason::MetadataIncomplete, detail).into());
+        }
+        let recent = listing.commits().filter(|(_, entry)| is_recent(entry));
+        let recent: Vec<Version> = recent.map(|(version, _)| version).collect();
+        for versions in recent.chunks(COMMITS_AT_ONCE) {
+            for commit in read_commits(self.ports.objects.as_ref(), &self.root, versions.to_vec()).await? {
+                for cdc in &commit.actions.cdc {
+                    let files = files_of_path(&self.root, &cdc.path, None).map_err(|why| self.unresolved(&why))?;
+                    files.iter().for_each(|at| references.add(at));
+                }
+            }
+        }
+        references.seal();
+        Ok(())
+    }
+
+    /// Metadata files of a UniForm that was switched off: when all of them are such, what lies beside them is ours.
+    pub(super) async fn examine_uniform(
+        &mut self,
+        survey: &Survey,
+        references: &References,
+    ) -> Result<HashSet<ObjectKey>, SweepError> {
+        let folder = format!("{}{UNIFORM_DIR}", self.root.key_prefix());
+        let in_folder = |at: &ObjectKey| at.key.rsplit_once('/').is_some_and(|(parent, _)| parent == folder);
+        let files: Vec<&ObjectKey> =
+            survey.metadata_files.iter().map(|file| &file.at).filter(|at| in_folder(at)).collect();
+        if files.is_empty() || files.len() > UNIFORM_MAX {
+            return Ok(HashSet::new());
+        }
+        let mut proved = HashSet::new();
+        for at in files {
+            match load_metadata(self.ports.objects.as_ref(), at).await {
+                Ok(metadata) if metadata.properties.contains_key(UNIFORM_MARK) => {
+                    if references.held(at) == Held::No {
+                        proved.insert(at.clone());
+                    }
+                }
+                Err(IcebergError::Store(error)) => return Err(error.into()),
+                // Somebody else's, or nobody can tell: a root of its own.
+                Ok(_) | Err(_) => return Ok(HashSet::new()),
+            }
+        }
+        self.has_old_uniform = true;
+        Ok(proved)
+    }
+}
