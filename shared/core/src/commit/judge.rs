@@ -6,6 +6,7 @@ use super::candidate::Candidate;
 use super::conflict::{self, Before, Conflict, FoldInputs, Folded};
 use super::evolution::{self, Evolution};
 use super::facts::{FileFacts, TableAtRead};
+use super::files::{Standing, known_files};
 use super::identity::{self, Numbers};
 use super::isolation::{self, ROW_TRACKING_DOMAIN};
 use super::rebase::{self, Rebase};
@@ -52,6 +53,8 @@ pub struct Admission {
     pub metadata: Metadata,
     pub schema: Schema,
     pub blindness: Blindness,
+    /// The added files that the table has already.
+    pub known: BTreeMap<ObjectKey, Standing>,
     /// What the files may have in identity columns.
     pub numbers: Vec<Numbers>,
     pub warnings: Vec<String>,
@@ -157,6 +160,7 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
     Ok(Judgement::Admit(Box::new(Admission {
         version: inputs.latest.next(),
         timestamp_after_ms: timestamp_after(inputs, &metadata)?,
+        known: known_files(candidate, inputs.files),
         numbers: numbers_of(inputs, &schema),
         metadata,
         schema,
@@ -432,8 +436,8 @@ fn effective_table(inputs: Inputs<'_>) -> Result<(Metadata, Schema, Evolution), 
     }
     let mut change_of = Evolution::default();
     if let Some(new) = &actions.metadata {
-        evolution::check_new_metadata(new, &schema)?;
         let old_schema = old.map(|state| parse_schema(&state.metadata)).transpose()?;
+        evolution::check_new_metadata(new, &schema, old.map(|state| &state.metadata).zip(old_schema.as_ref()))?;
         let is_replaced = evolution::mode_of(inputs.candidate) == evolution::Mode::Replace;
         identity::check_schema(old_schema.as_ref(), &schema, is_replaced)?;
         if let (Some(state), Some(old_schema)) = (old, old_schema) {

@@ -8,14 +8,21 @@ use crate::commit::verdict::Refusal;
 use crate::delta::Metadata;
 use crate::delta::schema::{COLUMN_ID, DataType, Field, MappingMode, PHYSICAL_NAME, Schema, join};
 
+const MODE: &str = "delta.columnMapping.mode";
 const MAX_COLUMN_ID: &str = "delta.columnMapping.maxColumnId";
 
 /// The mode of a table; an unknown one is refused.
 pub fn mode_of(metadata: &Metadata) -> Result<MappingMode, Refusal> {
     MappingMode::of(metadata).ok_or_else(|| {
-        let mode = metadata.property("delta.columnMapping.mode").unwrap_or_default();
-        broken("", format!("delta.columnMapping.mode is `{mode}`; it must be none, name or id"))
+        let mode = metadata.property(MODE).unwrap_or_default();
+        broken("", format!("{MODE} is `{mode}`; it must be none, name or id"))
     })
+}
+
+/// Whether ids, names and partition columns are governed as before.
+pub fn is_as_before(old: &Metadata, new: &Metadata) -> bool {
+    let same = |name: &str| old.property(name) == new.property(name);
+    same(MODE) && same(MAX_COLUMN_ID) && old.partition_columns == new.partition_columns
 }
 
 /// Every field has an id of its own, at most the maximum, and a physical name of its own.
@@ -49,8 +56,10 @@ fn check_names(above: &str, fields: &[Field]) -> Result<(), Refusal> {
     for field in fields {
         let path = join(above, &field.name);
         let name = field.physical_name(MappingMode::Name);
-        if !names.insert(name) {
-            let text = format!("the physical name `{name}` of column `{path}` is another column's, too");
+        // Readers that do not tell cases apart would mix them up.
+        if !names.insert(name.to_lowercase()) {
+            let text =
+                format!("the physical name `{name}` of column `{path}` is another column's, too, but for its case");
             return Err(broken(&path, text).class("DELTA_DUPLICATE_COLUMNS_FOUND.DUPLICATE_COLUMNS"));
         }
         check_parts(&path, &field.data_type)?;
@@ -80,7 +89,7 @@ pub fn check_change(
         (MappingMode::None, MappingMode::None) => return Ok(()),
         (MappingMode::None, MappingMode::Name) => return check_switch_on(old_schema, new_schema),
         (before, after) if before != after => {
-            let text = format!("the column mapping mode changes from {before:?} to {after:?}");
+            let text = format!("the column mapping mode changes from {} to {}", name_of(before), name_of(after));
             return Err(refuse("COLUMN_MAPPING", text, "only none can be changed, to name")
                 .class("DELTA_UNSUPPORTED_COLUMN_MAPPING_MODE_CHANGE"));
         }
@@ -156,6 +165,14 @@ pub fn kept_fields<'a>(old: &'a Schema, new: &'a Schema) -> Vec<(String, &'a Fie
     let mut out = Vec::new();
     pairs("", &old.fields, &new.fields, &mut out);
     out
+}
+
+fn name_of(mode: MappingMode) -> &'static str {
+    match mode {
+        MappingMode::None => "none",
+        MappingMode::Name => "name",
+        MappingMode::Id => "id",
+    }
 }
 
 fn max_column_id(metadata: &Metadata) -> Result<i64, Refusal> {

@@ -54,6 +54,12 @@ pub fn check_properties(old: &Metadata, new: &Metadata, mode: Mode) -> Result<Ve
     Ok(notes)
 }
 
+/// Whether a CHECK constraint comes, goes or changes.
+pub fn changes_constraints(old: &Metadata, new: &Metadata) -> bool {
+    let names = old.configuration.keys().chain(new.configuration.keys());
+    names.filter(|name| name.starts_with(CONSTRAINTS)).any(|name| old.property(name) != new.property(name))
+}
+
 fn is_free(name: &str, old: &Metadata, new: &Metadata) -> bool {
     FREE_PROPERTIES.contains(&name) || is_switched_on(name, old, new)
 }
@@ -69,7 +75,7 @@ fn is_switched_on(name: &str, old: &Metadata, new: &Metadata) -> bool {
     }
 }
 
-/// Constraints change by statements about the table alone, or with the whole table.
+/// Constraints change by statements about the table alone, or with the whole table ([`changes_constraints`]).
 fn constraint_change(name: &str, old: Option<&str>, new: Option<&str>, mode: Mode) -> Result<Option<String>, Refusal> {
     match (mode, new) {
         (Mode::Merge, _) => {

@@ -5,8 +5,9 @@ use super::mode::{Mode, replaces_part};
 use super::widening::{Widening, widening};
 use super::{mapping, properties, refuse, widening as history};
 use crate::commit::candidate::Candidate;
-use crate::commit::constraints;
+use crate::commit::constraints::{self, Rule, RuleKind};
 use crate::commit::facts::FileFacts;
+use crate::commit::identity;
 use crate::commit::verdict::{Refusal, clip};
 use crate::delta::schema::{MappingMode, Schema};
 use crate::delta::{Metadata, Protocol, features};
@@ -39,15 +40,16 @@ impl Evolution {
         if !self.needs_full_overwrite {
             return Ok(());
         }
-        let removed = candidate.remove_keys.len();
+        // What comes back under a deletion vector stays, too.
+        let removed = candidate.remove_keys.iter().filter(|key| !candidate.added.contains(*key)).count();
+        let change = "the new schema, or what it demands of rows, needs";
         let text = match files.live_count() {
             Some(live) if removed >= live => return Ok(()),
             Some(live) => {
                 let left = live - removed;
-                format!("the new schema needs the whole table to be replaced, but {left} of its {live} files stay")
+                format!("{change} the whole table to be replaced, but {left} of its {live} files stay")
             }
-            None => "the new schema needs the whole table to be replaced, and the table has too many files to tell"
-                .to_owned(),
+            None => format!("{change} the whole table to be replaced, and the table has too many files to tell"),
         };
         let mut refusal = refuse("OVERWRITE_REQUIRED", text, "remove every file of the table in the same commit")
             .class(OVERWRITE_REQUIRED);
@@ -62,7 +64,12 @@ pub fn check_metadata_change(change: TableChange<'_>, candidate: Option<&Candida
     let (new, new_schema) = change.new;
     if old.id != new.id {
         let text = format!("metaData.id changes from {} to {}", old.id, new.id);
-        return Err(Refusal::invalid("METADATA_ID", text));
+        let mut refusal = Refusal::invalid("METADATA_ID", text);
+        refusal.advice = "write the table's own metaData.id (deltalake's merge with merge_schema makes up a new one: \
+                          add the columns by a commit of their own first, and merge then)"
+            .to_owned();
+        (refusal.place.expected, refusal.place.found) = (Some(clip(&old.id)), Some(clip(&new.id)));
+        return Err(refusal);
     }
     let differences = diff(old_schema, new_schema);
     let mut explained: Vec<String> = differences.iter().map(SchemaChange::explain).collect();
@@ -76,7 +83,11 @@ pub fn check_metadata_change(change: TableChange<'_>, candidate: Option<&Candida
     let wrong: Vec<(&SchemaChange, Wrong)> =
         differences.iter().filter_map(|one| rules.wrong(one, &differences).map(|wrong| (one, wrong))).collect();
     // Whoever writes the whole table anew may change all of it; whoever need not is held to the stricter rules.
-    let is_replaced = change.mode == Mode::Replace && (partitioning.is_err() || !wrong.is_empty());
+    let new_rules = new_rules((old, old_schema), (new, new_schema));
+    let changes_rules = properties::changes_constraints(old, new)
+        || !new_rules.is_empty()
+        || identity::check_schema(Some(old_schema), new_schema, false).is_err();
+    let is_replaced = change.mode == Mode::Replace && (partitioning.is_err() || !wrong.is_empty() || changes_rules);
     if !is_replaced {
         partitioning?;
         if let Some(((first, wrong), _)) = wrong.split_first() {
@@ -86,12 +97,30 @@ pub fn check_metadata_change(change: TableChange<'_>, candidate: Option<&Candida
     explained.extend(properties::check_properties(old, new, change.mode)?);
     mapping::check_change(change.old, change.new)?;
     if !is_replaced {
+        explained.extend(
+            new_rules.iter().map(|rule| {
+                format!("the {rule} is new: rows that are in the table already were not checked against it")
+            }),
+        );
         for (path, before, after) in mapping::kept_fields(old_schema, new_schema) {
             history::check_history(&path, before, after, rules.is_widening_on)?;
         }
     }
+    if old_schema != new_schema {
+        history::check_lossless(new_schema)?;
+    }
     explained.truncate(EXPLAINED_MAX);
     Ok(Evolution { explained, needs_full_overwrite: is_replaced })
+}
+
+/// Invariants and generated columns, in words, that the table did not have. A renamed column takes its own along.
+fn new_rules((old, old_schema): (&Metadata, &Schema), (new, new_schema): (&Metadata, &Schema)) -> Vec<String> {
+    let (before, after) = (constraints::rules_of(old, old_schema), constraints::rules_of(new, new_schema));
+    let is_same = |a: &Rule, b: &Rule| a.kind == b.kind && a.name == b.name && a.text == b.text;
+    let is_renamed = |a: &Rule, b: &Rule| a.kind == b.kind && a.text == b.text && !after.iter().any(|c| is_same(b, c));
+    let fresh = after.iter().filter(|rule| rule.kind != RuleKind::Check);
+    let fresh = fresh.filter(|rule| !before.iter().any(|known| is_same(rule, known) || is_renamed(rule, known)));
+    fresh.map(Rule::describe).collect()
 }
 
 /// The same partition columns in the same order; a rename takes them along.
@@ -104,7 +133,8 @@ fn check_partitioning(change: TableChange<'_>) -> Result<(), Refusal> {
     if renamed.eq(new.partition_columns.iter().map(String::as_str)) {
         return Ok(());
     }
-    let text = format!("partition columns change from {:?} to {:?}", old.partition_columns, new.partition_columns);
+    let text =
+        format!("partition columns change from {} to {}", list(&old.partition_columns), list(&new.partition_columns));
     let class = match change.mode {
         Mode::Alter { .. } => "DELTA_UNSUPPORTED_PARTITION_COLUMN_CHANGE",
         Mode::Merge | Mode::Replace => "DELTA_METADATA_MISMATCH.PARTITIONING_MISMATCH",
@@ -115,9 +145,13 @@ fn check_partitioning(change: TableChange<'_>) -> Result<(), Refusal> {
         "keep the table's partition columns, or overwrite the whole table with the new ones",
     )
     .class(class);
-    refusal.place.expected = Some(clip(&format!("{:?}", old.partition_columns)));
-    refusal.place.found = Some(clip(&format!("{:?}", new.partition_columns)));
+    refusal.place.expected = Some(clip(&list(&old.partition_columns)));
+    refusal.place.found = Some(clip(&list(&new.partition_columns)));
     Err(refusal)
+}
+
+fn list(columns: &[String]) -> String {
+    if columns.is_empty() { "none".to_owned() } else { columns.join(", ") }
 }
 
 /// Why a difference is refused.
@@ -191,7 +225,7 @@ impl Rules {
                 | ChangeKind::Retyped { .. }
                 | ChangeKind::Reshaped { .. }
         );
-        let path = change.old_path.as_deref().filter(|_| is_harmful && self.mode != Mode::Replace)?.to_lowercase();
+        let path = change.old_path.as_deref().filter(|_| is_harmful)?.to_lowercase();
         let touches = |column: &[String]| {
             let column = column.join(".").to_lowercase();
             column == path || column.starts_with(&format!("{path}.")) || path.starts_with(&format!("{column}."))

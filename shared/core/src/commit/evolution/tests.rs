@@ -88,10 +88,10 @@ fn ids_partitions_and_properties_are_guarded() {
     let later = stamped("delta.inCommitTimestampEnablementTimestamp");
     assert_eq!(reason(change((&since, &one), (&later, &one), alter)), "PROPERTY_CHANGE");
     let odd = schema(&[("a b", json!("long"), true)]);
-    assert_eq!(check_new_metadata(&old, &one), Ok(()));
-    let refusal = check_new_metadata(&Metadata { partition_columns: vec![], ..old.clone() }, &odd).unwrap_err();
+    assert_eq!(check_new_metadata(&old, &one, None), Ok(()));
+    let refusal = check_new_metadata(&Metadata { partition_columns: vec![], ..old.clone() }, &odd, None).unwrap_err();
     assert_eq!(refusal.error_class, "DELTA_INVALID_CHARACTERS_IN_COLUMN_NAME");
-    assert_eq!(check_new_metadata(&old, &odd).unwrap_err().reason, "PARTITION_COLUMN");
+    assert_eq!(check_new_metadata(&old, &odd, None).unwrap_err().reason, "PARTITION_COLUMN");
 }
 
 #[tokio::test]
@@ -147,6 +147,8 @@ fn widening_needs_its_feature_and_its_history() {
         (&on, Mode::Merge, "integer", "double", json!([entry("integer", "double")]), "COLUMN_TYPE"),
         (&on, alter, "integer", "double", json!([entry("integer", "double")]), ""),
         (&on, alter, "long", "integer", json!([entry("long", "integer")]), "COLUMN_TYPE"),
+        (&on, alter, "long", "double", json!([entry("long", "double")]), "COLUMN_TYPE"),
+        (&on, alter, "decimal(5,2)", "decimal(5,3)", json!([entry("decimal(5,2)", "decimal(5,3)")]), "COLUMN_TYPE"),
         (&on, alter, "decimal(5,2)", "decimal(7,3)", json!([entry("decimal(5,2)", "decimal(7,3)")]), ""),
         (&on, alter, "decimal(5,2)", "decimal(5,3)", json!(null), "COLUMN_TYPE"),
         (&on, alter, "date", "timestamp_ntz", json!([entry("date", "timestamp_ntz")]), ""),
@@ -160,6 +162,15 @@ fn widening_needs_its_feature_and_its_history() {
         }
         assert_eq!(reason(found), expected, "{mode:?} {from} {to} {history}");
     }
+    // A truthful history does not make a change better.
+    let found =
+        change((&on, &one("long", json!(null))), (&on, &one("double", json!([entry("long", "double")]))), alter);
+    let refusal = found.unwrap_err();
+    let place = &refusal.place;
+    assert_eq!((place.expected.as_deref(), place.found.as_deref()), (Some("long"), Some("double")));
+    assert_eq!(refusal.error_class, "DELTA_MERGE_INCOMPATIBLE_DATATYPE");
+    let found = change((&on, &one("integer", json!(null))), (&on, &one("long", json!(null))), alter);
+    assert_eq!(found.unwrap_err().place.column.as_deref(), Some("a"));
     let widened = one("long", json!([entry("integer", "long")]));
     assert_eq!(reason(change((&on, &widened), (&on, &one("long", json!(null))), alter)), "TYPE_CHANGE_HISTORY");
     for bad in [
@@ -168,7 +179,7 @@ fn widening_needs_its_feature_and_its_history() {
         json!([entry("short", "integer")]),
         json!([entry("string", "long")]),
     ] {
-        assert_eq!(reason(check_new_metadata(&on, &one("long", bad.clone()))), "TYPE_CHANGE_HISTORY", "{bad}");
+        assert_eq!(reason(check_new_metadata(&on, &one("long", bad.clone()), None)), "TYPE_CHANGE_HISTORY", "{bad}");
     }
 }
 
@@ -204,7 +215,7 @@ fn column_ids_are_given_once() {
     ];
     for (fields, max, expected) in cases {
         let (new, new_schema) = (metadata("name", max), schema(&fields));
-        let own = check_new_metadata(&new, &new_schema);
+        let own = check_new_metadata(&new, &new_schema, None);
         assert_eq!(own.is_err(), expected == "own", "{fields:?}: {own:?}");
         if expected != "own" {
             let found = change((&metadata("name", "2"), &old), (&new, &new_schema), alter);

@@ -56,15 +56,32 @@ pub fn check_histories(schema: &Schema) -> Result<(), Refusal> {
             };
             if !follows {
                 let text = format!("its history goes from {} to {}, and not on from there", change.from, change.to);
-                return Err(history(&join(&path, &change.path), text));
-            }
-            if widening(&change.from, &change.to).is_none() {
-                let text = format!("its history goes from {} to {}, which loses values", change.from, change.to);
-                return Err(history(&join(&path, &change.path), text));
+                return Err(history(&part_of(&path, &change.path), text));
             }
         }
     }
     Ok(())
+}
+
+/// No change in the histories of a schema loses values. Told after what a commit changes, which is the better answer.
+pub fn check_lossless(schema: &Schema) -> Result<(), Refusal> {
+    for (path, field) in schema.walk() {
+        for change in type_changes(field).unwrap_or_default() {
+            if widening(&change.from, &change.to).is_none() {
+                let text = format!("its history goes from {} to {}, which loses values", change.from, change.to);
+                let mut refusal = history(&part_of(&path, &change.path), text);
+                let (from, to) = (change.from.to_string(), change.to.to_string());
+                (refusal.place.expected, refusal.place.found) = (Some(from), Some(to));
+                return Err(refusal);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The path of a field's part; an empty part is the field itself.
+fn part_of(path: &str, part: &str) -> String {
+    if part.is_empty() { path.to_owned() } else { join(path, part) }
 }
 
 /// Checks that the history of a field that stays says what was said before, and each change of its type.
@@ -82,12 +99,12 @@ pub fn check_history(path: &str, old: &Field, new: &Field, is_logged: bool) -> R
     let is_said = |change: &TypeChange| spans(added, change);
     if let Some(missing) = due.iter().find(|change| !is_said(change)) {
         let text = format!("its change from {} to {} is not in delta.typeChanges", missing.from, missing.to);
-        return Err(history(&join(path, &missing.path), text));
+        return Err(history(&part_of(path, &missing.path), text));
     }
     match added.iter().find(|entry| !due.iter().any(|change| change.path == entry.path)) {
         Some(entry) => {
             let text = format!("delta.typeChanges says a change from {} to {} that is none", entry.from, entry.to);
-            Err(history(&join(path, &entry.path), text))
+            Err(history(&part_of(path, &entry.path), text))
         }
         None => Ok(()),
     }

@@ -1,8 +1,9 @@
 //! The files of a candidate: footers before the claim, existence again at claim time where it is not proved.
 //!
-//! `refusals` has the words, `partition` compares partition values with what is in the file, `values` asks what must
+//! `refusals` has the words, `known` tells files that the table has already, `partition` compares partition values with what is in the file, `values` asks what must
 //! hold of every row, `scan` reads columns where statistics leave that open; `rows` looks for rows that were read.
 
+mod known;
 mod partition;
 mod refusals;
 mod rows;
@@ -16,6 +17,7 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesOrdered, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use self::known::{Standing, known_files};
 use self::refusals::{changed, footer_refusal, missing, row_count_differs, schema_refusal, wrong_size};
 pub use self::rows::{FoundRow, RowQuestion, find_row};
 pub use self::scan::Budget;
@@ -32,7 +34,8 @@ use super::verdict::{Refusal, clip};
 use crate::delta::AddFile;
 use crate::delta::features::row_tracking_columns;
 use crate::delta::footer::{
-    Footer, FooterCache, FooterError, TableColumns, cache_of, check_footer, file_fields, read_footer_of_many,
+    FileField, Footer, FooterCache, FooterError, TableColumns, cache_of, check_footer, file_fields, read_as,
+    read_footer_of_many,
 };
 use crate::delta::schema::{MappingMode, physical_names};
 use crate::store::{ETag, ObjectError, ObjectKey, ObjectMeta};
@@ -70,7 +73,7 @@ pub struct Checked {
 
 /// Reads the footer of every added file and compares it with the commit, the schema and the table's constraints; looks
 /// whether change-feed files exist. One ranged GET for each added file (two for large footers, one HEAD where the footer
-/// is known), one HEAD for each change-feed file; more only for columns that constraints need and statistics do not tell.
+/// is known, or where the table has the file and the commit says nothing new of it), one HEAD for each change-feed file; more only for columns that constraints need and statistics do not tell.
 ///
 /// A footer that was read ahead for another proposal of the batch is a known one, too; those of the proposal whose turn it
 /// is cost nothing more when they were read with these.
@@ -83,9 +86,11 @@ pub(super) async fn check_files(
     let judge = FileJudge::new(ctx, admission, seen);
     let mut running = Running::new();
     for (add, key) in candidate.actions.adds.iter().zip(&candidate.add_keys) {
-        // A file that is in the table already gets another deletion vector: its rows were judged when they came.
-        let is_known = candidate.removed.contains(key);
-        let check = if is_known { check_known(ctx, add, key).boxed() } else { judge.check_added(add, key).boxed() };
+        let check = match admission.known.get(key) {
+            Some(Standing::Unchanged) => check_known(ctx, add, key).boxed(),
+            Some(Standing::Restated) => judge.check_restated(add, key).boxed(),
+            None => judge.check_added(add, key).boxed(),
+        };
         running.begin(check).await?;
     }
     let found = running.finish().await?;
@@ -259,29 +264,49 @@ impl<'a> FileJudge<'a> {
         }
     }
 
+    /// The columns of a file as the table reads them.
+    fn fields(&self, footer: &Footer) -> Vec<FileField> {
+        read_as(file_fields(&footer.metadata), &self.admission.schema.fields, self.mode)
+    }
+
+    /// A file that the table has: its rows were judged when they came, what is said of them now is held against them.
+    async fn check_restated(&self, add: &AddFile, key: &ObjectKey) -> Result<(ETag, Vec<String>), FileError> {
+        let (footer, _large) = self.footer(add, key).await?;
+        check_rows(add, &footer)?;
+        let metadata = &footer.metadata;
+        check_statistics(add, metadata, &self.fields(&footer), &self.admission.schema, self.mode)?;
+        Ok((footer.etag.clone(), Vec::new()))
+    }
+
     async fn check_added(&self, add: &AddFile, key: &ObjectKey) -> Result<(ETag, Vec<String>), FileError> {
         // Held until the footer is done with.
         let (footer, _large) = self.footer(add, key).await?;
         let metadata = &footer.metadata;
-        let found_rows = metadata.file_metadata().num_rows();
-        if let Some(rows) = row_count(add)?.filter(|rows| i64::try_from(*rows) != Ok(found_rows)) {
-            return Err(row_count_differs(&add.path, rows, found_rows).into());
-        }
-        if let Some(groups) = refusals::group_rows_differ(metadata) {
-            return Err(groups.file(&add.path).into());
-        }
+        check_rows(add, &footer)?;
         let check = check_footer(metadata, self.table());
         if let Some((first, more)) = check.problems.split_first() {
             return Err(schema_refusal(&add.path, first, more).into());
         }
-        let fields = file_fields(metadata);
+        let fields = self.fields(&footer);
         let mut warnings = check.warnings;
-        warnings.extend(partition::check_partition_values(add, metadata, &fields, self)?);
+        let unsaid = partition::check_partition_values(add, metadata, &fields, self)?;
         let numbers = &self.admission.numbers;
         warnings.extend(identity::check_file(add, metadata, &fields, &self.admission.schema, self.mode, numbers)?);
         check_statistics(add, metadata, &fields, &self.admission.schema, self.mode)?;
-        warnings.extend(values::check_values(self, add, key, &footer, &fields, &check.unproved).await?);
+        warnings.extend(values::check_values(self, add, key, &footer, &fields, (&check.unproved, &unsaid)).await?);
         let warnings = warnings.into_iter().map(|warning| clip(&format!("{}: {warning}", add.path))).collect();
         Ok((footer.etag.clone(), warnings))
+    }
+}
+
+/// The file has the rows that the commit says, and data where its footer says.
+fn check_rows(add: &AddFile, footer: &Footer) -> Result<(), FileError> {
+    let found_rows = footer.metadata.file_metadata().num_rows();
+    if let Some(rows) = row_count(add)?.filter(|rows| i64::try_from(*rows) != Ok(found_rows)) {
+        return Err(row_count_differs(&add.path, rows, found_rows).into());
+    }
+    match refusals::group_rows_differ(&footer.metadata).or_else(|| refusals::data_missing(footer)) {
+        Some(damage) => Err(damage.file(&add.path).into()),
+        None => Ok(()),
     }
 }

@@ -6,20 +6,28 @@ use parquet::file::metadata::ParquetMetaData;
 
 use super::FileJudge;
 use crate::commit::constraints::partition_datum;
-use crate::commit::statistics_honesty::is_value_of_a_row;
+use crate::commit::statistics_honesty::{is_too_high, is_too_low, is_value_of_a_row};
 use crate::commit::verdict::{Exception, Refusal, clip};
 use crate::delta::AddFile;
-use crate::delta::footer::{Bound, FileField, LeafFacts, Node, facts_of_file, find};
-use crate::delta::schema::DataType;
+use crate::delta::footer::{Bound, Datum, FileField, Kind, LeafFacts, Node, facts_of_file, find};
+use crate::delta::schema::{DataType, Primitive};
 
-/// Warns of values about which the file's statistics do not tell.
+/// A partition column in a file of which the statistics do not tell whether every row has the partition's value.
+pub(super) struct Unsaid {
+    pub column: String,
+    pub leaf: usize,
+    pub kind: Kind,
+    pub expected: Option<Datum>,
+}
+
+/// Refuses other values than the partition's; answers those that are to be looked at.
 pub(super) fn check_partition_values(
     add: &AddFile,
     metadata: &ParquetMetaData,
     fields: &[FileField],
     judge: &FileJudge<'_>,
-) -> Result<Vec<String>, Refusal> {
-    let mut warnings = Vec::new();
+) -> Result<Vec<Unsaid>, Refusal> {
+    let mut unsaid = Vec::new();
     for field in &judge.admission.schema.fields {
         let name = field.physical_name(judge.mode);
         let (Some(value), DataType::Primitive(kind)) = (add.partition_values.get(name), &field.data_type) else {
@@ -33,34 +41,53 @@ pub(super) fn check_partition_values(
         if facts.rows == 0 {
             continue;
         }
-        match agrees(expected.as_ref(), &facts) {
+        let column = field.name.clone();
+        let one = Unsaid { column, leaf: *leaf, kind: found.clone(), expected };
+        match agrees(one.expected.as_ref(), &facts) {
             Some(true) => {}
-            None => {
-                warnings.push(format!("column {}: not proved to have the partition value in every row", field.name))
-            }
-            Some(false) => {
-                let said = expected.map_or_else(|| "null".to_owned(), |value| value.to_string());
-                let text =
-                    format!("partition column `{}` is {said} in the commit, the file has other values", field.name);
-                let advice =
-                    "leave partition columns out of data files, or write each partition's rows to its own files";
-                let mut refusal = Refusal::new(Exception::SchemaMismatchException, "PARTITION_VALUES", text, advice)
-                    .class("DELTA_METADATA_MISMATCH.PARTITIONING_MISMATCH")
-                    .file(&add.path)
-                    .column(&field.name);
-                refusal.place.expected = Some(clip(&said));
-                refusal.place.found = Some(clip(&describe(&facts)));
-                return Err(refusal);
-            }
+            None => unsaid.push(one),
+            Some(false) => return Err(one.refusal(&add.path, &describe(&facts))),
         }
     }
-    Ok(warnings)
+    Ok(unsaid)
+}
+
+impl Unsaid {
+    pub fn said(&self) -> String {
+        self.expected.as_ref().map_or_else(|| "null".to_owned(), Datum::to_string)
+    }
+
+    /// Whether a row's value is the partition's.
+    pub fn is_same(&self, found: Option<&Datum>) -> bool {
+        match (&self.expected, found) {
+            (None, found) => found.is_none(),
+            (Some(expected), Some(found)) => expected.compare(found) == Some(Ordering::Equal),
+            (Some(_), None) => false,
+        }
+    }
+
+    pub fn refusal(&self, path: &str, found: &str) -> Refusal {
+        let (column, said) = (&self.column, self.said());
+        let text = format!("partition column `{column}` is {said} in the commit, the file has other values");
+        let advice = "leave partition columns out of data files, or write each partition's rows to its own files";
+        let mut refusal = Refusal::new(Exception::SchemaMismatchException, "PARTITION_VALUES", text, advice)
+            .class("DELTA_METADATA_MISMATCH.PARTITIONING_MISMATCH")
+            .file(path)
+            .column(column);
+        (refusal.place.expected, refusal.place.found) = (Some(clip(&said)), Some(clip(found)));
+        refusal
+    }
 }
 
 /// Whether every row has the value; none: the statistics do not tell.
-fn agrees(expected: Option<&crate::delta::footer::Datum>, facts: &LeafFacts) -> Option<bool> {
+fn agrees(expected: Option<&Datum>, facts: &LeafFacts) -> Option<bool> {
     let Some(expected) = expected else { return facts.nulls.map(|nulls| nulls == facts.rows) };
     if facts.nulls.is_some_and(|nulls| nulls > 0) {
+        return Some(false);
+    }
+    let is_text = matches!(expected, Datum::Text(_));
+    if is_text && (is_too_high(expected, facts, &Primitive::String) || is_too_low(expected, facts, &Primitive::String))
+    {
         return Some(false);
     }
     let (low, high) = (facts.low.as_ref()?, facts.high.as_ref()?);

@@ -3,7 +3,7 @@
 use parquet::file::metadata::ParquetMetaData;
 
 use crate::commit::verdict::{Exception, Refusal, clip};
-use crate::delta::footer::{FooterError, SchemaProblem};
+use crate::delta::footer::{Footer, FooterError, SchemaProblem, misplaced_chunk};
 
 pub(super) fn schema_refusal(path: &str, problem: &SchemaProblem, more: &[SchemaProblem]) -> Refusal {
     let mut refusal =
@@ -71,9 +71,12 @@ pub(super) fn wrong_size(path: &str, expected: i64, found: u64) -> Refusal {
 
 pub(super) fn row_count_differs(path: &str, said: u64, found: i64) -> Refusal {
     let text = format!("stats.numRecords is {said}, the file has {found} rows");
-    Refusal::new(Exception::InvalidCommitException, "ROW_COUNT", text, "write the file's real statistics")
-        .class("LAKEWARDEN_ROW_COUNT_MISMATCH")
-        .file(path)
+    let mut refusal =
+        Refusal::new(Exception::InvalidCommitException, "ROW_COUNT", text, "write the file's real statistics")
+            .class("LAKEWARDEN_ROW_COUNT_MISMATCH")
+            .file(path);
+    (refusal.place.expected, refusal.place.found) = (Some(found.to_string()), Some(said.to_string()));
+    refusal
 }
 
 /// A footer whose row groups do not have the rows that it says.
@@ -85,12 +88,22 @@ pub(super) fn group_rows_differ(metadata: &ParquetMetaData) -> Option<Refusal> {
     });
     (sum != Some(rows)).then(|| {
         let text = format!("the file says that it has {rows} rows, its row groups have {}", sum.unwrap_or(-1));
-        Refusal::new(
-            Exception::InvalidCommitException,
-            "NOT_PARQUET",
-            text,
-            "data files must be plain, complete Parquet files",
-        )
-        .class("DELTA_FAILED_READ_FILE_FOOTER")
+        incomplete(text)
     })
+}
+
+/// A footer whose data is not there.
+pub(super) fn data_missing(footer: &Footer) -> Option<Refusal> {
+    misplaced_chunk(&footer.metadata, footer.data_end)
+        .map(|text| incomplete(format!("not a whole Parquet file: {text}")))
+}
+
+fn incomplete(text: String) -> Refusal {
+    Refusal::new(
+        Exception::InvalidCommitException,
+        "NOT_PARQUET",
+        text,
+        "data files must be plain, complete Parquet files",
+    )
+    .class("DELTA_FAILED_READ_FILE_FOOTER")
 }

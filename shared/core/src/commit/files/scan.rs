@@ -8,6 +8,7 @@ use bytes::Bytes;
 use parquet::file::metadata::RowGroupMetaData;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::partition::Unsaid;
 use super::refusals::{changed, missing};
 use super::values::Source;
 use super::{FileError, FileJudge};
@@ -128,6 +129,32 @@ impl FileJudge<'_> {
                 let is_flat = is_flat.get(question.leaf).is_some_and(|column| column.max_rep_level() == 0);
                 let rows = if is_flat { row_of_group(footer, *group, entry) } else { rows_of_group(footer, *group) };
                 return Ok(Some(Broken { text: format!("row group {group}, entry {entry}"), rows }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first row of another partition.
+    pub(super) async fn scan_partition(
+        &self,
+        key: &ObjectKey,
+        footer: &Footer,
+        question: &Unsaid,
+    ) -> Result<Option<Broken>, Undecided> {
+        let _one = self.budget.one.acquire().await.map_err(|_| because("nothing is read any more"))?;
+        for group in 0..footer.metadata.row_groups().len() {
+            let (mut row, mut found) = (0_u64, None);
+            self.read(key, footer, group, question.leaf, &question.kind, &mut |_, value| {
+                if found.is_none() && !question.is_same(value.as_ref()) {
+                    found = Some((row, value));
+                }
+                row += 1;
+            })
+            .await?;
+            if let Some((row, value)) = found {
+                let value = value.map_or("null".to_owned(), |value| value.to_string());
+                let text = format!("row {row} of row group {group}: {value}");
+                return Ok(Some(Broken { text, rows: row_of_group(footer, group, row) }));
             }
         }
         Ok(None)

@@ -1,6 +1,6 @@
-//! What must hold of every row of a file: proved or refuted by statistics, else by the table's policy.
+//! What must hold of every row of a file (NOT NULL, constraints, the partition's values): proved or refuted by statistics, else by the table's policy.
 
-use super::partition::describe;
+use super::partition::{Unsaid, describe};
 use super::scan::{Broken, NotNull, RowRule, Undecided, rows_of_group};
 use super::{FileError, FileJudge};
 use crate::commit::constraints::{Policy, Range, Rule, RuleKind, partition_datum, truth};
@@ -22,18 +22,21 @@ pub(super) enum Source {
     },
 }
 
-/// Checks NOT NULL where null counts did not tell, and every rule of the table. Answers what was accepted unverified.
+/// Checks NOT NULL where null counts did not tell, partition columns where statistics did not, and every rule of the table. Answers what was accepted unverified.
 pub(super) async fn check_values(
     judge: &FileJudge<'_>,
     add: &AddFile,
     key: &ObjectKey,
     footer: &Footer,
     fields: &[FileField],
-    unproved: &[UnprovedNotNull],
+    (unproved, unsaid): (&[UnprovedNotNull], &[Unsaid]),
 ) -> Result<Vec<String>, FileError> {
     let mut open: Vec<Open<'_>> = Vec::new();
     for one in unproved {
         open.push(Open::of_not_null(one, judge, footer, fields));
+    }
+    for one in unsaid {
+        open.push(Open { what: What::Partition(one), question: Ok(Question::Partition(one)) });
     }
     for rule in &judge.rules {
         match bind(rule, judge, add, fields) {
@@ -64,17 +67,19 @@ pub(super) async fn check_values(
 struct Open<'a> {
     what: What<'a>,
     /// Or why reading would not help.
-    question: Result<Question, String>,
+    question: Result<Question<'a>, String>,
 }
 
 #[derive(Clone, Copy)]
 enum What<'a> {
     NotNull(&'a UnprovedNotNull),
+    Partition(&'a Unsaid),
     Rule(&'a Rule),
 }
 
-enum Question {
+enum Question<'a> {
     NotNull(NotNull),
+    Partition(&'a Unsaid),
     Rule(RowRule),
 }
 
@@ -82,6 +87,7 @@ impl What<'_> {
     fn describe(&self) -> String {
         match self {
             What::NotNull(one) => format!("column {} NOT NULL", one.steps.join(".")),
+            What::Partition(one) => format!("column {} = {}, the value of the partition", one.column, one.said()),
             What::Rule(rule) => rule.describe(),
         }
     }
@@ -89,6 +95,7 @@ impl What<'_> {
     fn column(&self) -> String {
         match self {
             What::NotNull(one) => one.steps.join("."),
+            What::Partition(one) => one.column.clone(),
             What::Rule(rule) => column_of(rule),
         }
     }
@@ -242,11 +249,17 @@ async fn evaluate(
     };
     let found = match &question {
         Question::NotNull(not_null) => judge.scan_not_null(key, footer, not_null).await,
+        Question::Partition(one) => judge.scan_partition(key, footer, one).await,
         Question::Rule(rule) => judge.scan_rule(key, footer, rule).await,
     };
     match (found, open.what) {
         (Ok(None), _) => Ok(()),
         (Ok(Some(found)), What::Rule(rule)) => Err(violated(&add.path, rule, &found).into()),
+        (Ok(Some(found)), What::Partition(one)) => {
+            let mut refusal = one.refusal(&add.path, &found.text);
+            refusal.place.rows = found.rows;
+            Err(refusal.into())
+        }
         (Ok(Some(found)), What::NotNull(one)) => {
             let column = one.steps.join(".");
             let text = format!("column `{column}` must not be null and has a null ({})", found.text);
@@ -293,7 +306,7 @@ fn unproven(path: &str, what: What<'_>, why: &str) -> Refusal {
     let advice = "write statistics (null counts, minima, maxima), or set the table property lakewarden.unprovenConstraints to accept";
     let class = match what {
         What::NotNull(_) => "DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
-        What::Rule(_) => "LAKEWARDEN_UNPROVEN_CONSTRAINT",
+        What::Rule(_) | What::Partition(_) => "LAKEWARDEN_UNPROVEN_CONSTRAINT",
     };
     Refusal::new(Exception::SchemaMismatchException, "UNPROVEN_CONSTRAINT", text, advice)
         .class(class)

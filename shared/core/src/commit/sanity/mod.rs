@@ -42,7 +42,7 @@ pub use vectors::check_deletion_vectors;
 
 use super::candidate::Candidate;
 use super::partition_values::check_values;
-use super::verdict::{Exception, Refusal};
+use super::verdict::{Exception, Refusal, clip};
 use crate::delta::features;
 use crate::delta::schema::Schema;
 use crate::delta::{Metadata, Protocol};
@@ -113,13 +113,16 @@ fn check_declared_partitioning(candidate: &Candidate, metadata: &Metadata) -> Re
     if declared.is_empty() || declared == metadata.partition_columns {
         return Ok(());
     }
-    let text =
-        format!("the commit declares the partitioning {declared:?}, the table has {:?}", metadata.partition_columns);
-    Err(Refusal::new(
+    let list = |columns: &[String]| if columns.is_empty() { "none".to_owned() } else { columns.join(", ") };
+    let (expected, found) = (list(&metadata.partition_columns), list(&declared));
+    let text = format!("the commit declares the partitioning {found}, the table has {expected}");
+    let mut refusal = Refusal::new(
         Exception::SchemaMismatchException,
         "PARTITIONING",
         text,
         "declare the table's partition columns in their order, or none",
     )
-    .class("DELTA_METADATA_MISMATCH.PARTITIONING_MISMATCH"))
+    .class("DELTA_METADATA_MISMATCH.PARTITIONING_MISMATCH");
+    (refusal.place.expected, refusal.place.found) = (Some(clip(&expected)), Some(clip(&found)));
+    Err(refusal)
 }

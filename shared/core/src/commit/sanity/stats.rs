@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 use crate::commit::read_set::{bound, physical_name};
-use crate::commit::verdict::Refusal;
+use crate::commit::statistics_honesty::read_bound;
+use crate::commit::verdict::{Refusal, clip};
 use crate::delta::json::parse_strict;
 use crate::delta::schema::{DataType, Field, Primitive, Schema, join};
 use crate::delta::{AddFile, Metadata};
@@ -135,7 +136,11 @@ impl Check<'_> {
             if !fits {
                 let what = if member == Member::Bound { "a bound" } else { "the null count" };
                 let text = format!("the statistics of `{path}` have {value} for {what}, which is of another type");
-                return Err(Refusal::invalid("STATS_TYPE", text).file(&self.add.path).column(&path));
+                let mut refusal = Refusal::invalid("STATS_TYPE", text).file(&self.add.path).column(&path);
+                let expected =
+                    if member == Member::Bound { field.data_type.to_string() } else { "a number".to_owned() };
+                (refusal.place.expected, refusal.place.found) = (Some(clip(&expected)), Some(clip(&value.to_string())));
+                return Err(refusal);
             }
         }
         Ok(())
@@ -158,7 +163,10 @@ impl Check<'_> {
                 }
                 (DataType::Primitive(kind), low, high) if is_above(low, high, kind) => {
                     let text = format!("the statistics of `{path}` have the minimum {low} above the maximum {high}");
-                    return Err(Refusal::invalid("STATS_BOUNDS", text).file(&self.add.path).column(&path));
+                    let mut refusal = Refusal::invalid("STATS_BOUNDS", text).file(&self.add.path).column(&path);
+                    refusal.place.expected = Some(clip(&format!("a maximum of at least {low}")));
+                    refusal.place.found = Some(clip(&high.to_string()));
+                    return Err(refusal);
                 }
                 _ => {}
             }
@@ -189,15 +197,21 @@ impl Check<'_> {
     }
 }
 
-/// Whether the bound of a column can be such a JSON value. Numbers that JSON has not are written as texts.
+/// Whether the bound of a column can be such a JSON value. Numbers that JSON has not are written as texts. Decimals may
+/// have been rounded up to a digit more.
 fn is_bound_of(kind: &Primitive, value: &Value) -> bool {
+    let whole = |range: std::ops::RangeInclusive<i64>| value.as_i64().is_some_and(|value| range.contains(&value));
     match kind {
-        Primitive::Byte | Primitive::Short | Primitive::Integer | Primitive::Long => value.is_i64() || value.is_u64(),
-        Primitive::Float | Primitive::Double | Primitive::Decimal { .. } => value.is_number() || value.is_string(),
-        Primitive::Boolean => value.is_boolean(),
-        Primitive::String | Primitive::Binary | Primitive::Date | Primitive::Timestamp | Primitive::TimestampNtz => {
-            value.is_string()
+        Primitive::Byte => whole(i8::MIN.into()..=i8::MAX.into()),
+        Primitive::Short => whole(i16::MIN.into()..=i16::MAX.into()),
+        Primitive::Integer => whole(i32::MIN.into()..=i32::MAX.into()),
+        Primitive::Long => value.is_i64(),
+        Primitive::Decimal { precision, scale } => {
+            let most = 10_f64.powi(i32::from(*precision) - i32::from(*scale));
+            read_bound(value, kind).and_then(|value| value.to_f64()).is_some_and(|value| value.abs() <= most)
         }
+        Primitive::Binary => value.is_string(),
+        _ => read_bound(value, kind).is_some(),
     }
 }
 

@@ -10,6 +10,7 @@ mod house;
 mod identity;
 pub(in crate::commit) mod judging;
 pub(in crate::commit) mod kit;
+mod known_files;
 mod log_store;
 mod matrix;
 mod model;

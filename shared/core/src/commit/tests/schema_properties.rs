@@ -184,7 +184,7 @@ fn at<'a>(fields: &'a mut Vec<Field>, steps: &[usize], path: String) -> (&'a mut
 
 fn change(old: &Schema, new: &Schema, mode: Mode) -> Result<bool, String> {
     let metadata = Metadata { id: "m".into(), ..Metadata::default() };
-    check_new_metadata(&metadata, new).map_err(|refusal| refusal.message.clone())?;
+    check_new_metadata(&metadata, new, Some((&metadata, old))).map_err(|refusal| refusal.message.clone())?;
     let protocol = Protocol::default();
     let change = TableChange { old: (&metadata, old), new: (&metadata, new), protocol: &protocol, mode };
     let found = check_metadata_change(change, None);

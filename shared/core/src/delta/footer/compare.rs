@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::kind::{Fit, Kind, fit};
 use super::nulls::check_nulls;
@@ -105,6 +105,34 @@ impl<'f> FileIndex<'f> {
     }
 }
 
+/// Fields as the table reads them: bytes without an annotation are texts where their column is one.
+pub fn read_as(mut found: Vec<FileField>, expected: &[Field], mode: MappingMode) -> Vec<FileField> {
+    let columns: HashMap<Key<'_>, &Field> =
+        expected.iter().filter_map(|field| Some((key_of(field, mode)?, field))).collect();
+    for one in &mut found {
+        let field = key_of_file(one, mode).and_then(|key| columns.get(&key).copied());
+        if let Some(field) = field {
+            read_node_as(&mut one.node, &field.data_type, mode);
+        }
+    }
+    found
+}
+
+fn read_node_as(node: &mut Node, expected: &DataType, mode: MappingMode) {
+    match (node, expected) {
+        (Node::Leaf { kind: kind @ Kind::Bytes, .. }, DataType::Primitive(Primitive::String)) => *kind = Kind::Text,
+        (Node::Struct(fields), DataType::Struct(expected)) => {
+            *fields = read_as(std::mem::take(fields), expected, mode);
+        }
+        (Node::List(inner), DataType::Array { element, .. }) => read_node_as(&mut inner.node, element, mode),
+        (Node::Map { key, value }, DataType::Map { key: expected_key, value: expected, .. }) => {
+            read_node_as(&mut key.node, expected_key, mode);
+            read_node_as(&mut value.node, expected, mode);
+        }
+        _ => {}
+    }
+}
+
 /// What a column is found by.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Key<'a> {
@@ -174,6 +202,7 @@ impl Comparison<'_> {
             _ => expected.iter().map(|field| (field.physical_name(mode).to_lowercase(), field)).collect(),
         };
         let mut seen: HashMap<String, &FileField> = HashMap::new();
+        let mut seen_ids = HashSet::new();
         for one in found {
             // A file that is wrong altogether is wrong soon.
             if self.out.problems.len() >= PROBLEMS_MAX {
@@ -186,6 +215,11 @@ impl Comparison<'_> {
                     twin.name, one.name
                 );
                 self.problem(DUPLICATES, &path, (None, None), (text, "write each column once"));
+                continue;
+            }
+            if let Some(id) = one.id.filter(|id| mode == MappingMode::Id && !seen_ids.insert(*id)) {
+                let text = format!("the file has two columns with the field id {id}, of which `{path}` is one");
+                self.problem(DUPLICATES, &path, (None, None), (text, "give each column the field id of its own"));
                 continue;
             }
             match key_of_file(one, mode).and_then(|key| columns.get(&key)) {
@@ -209,7 +243,9 @@ impl Comparison<'_> {
 
     /// Columns of a file that a table does not list.
     fn may_be_extra(&self, one: &FileField) -> bool {
-        let is_change_type = self.table.has_change_feed && one.name == "_change_type";
+        let is_change_type = self.table.has_change_feed
+            && one.name == "_change_type"
+            && matches!(&one.node, Node::Leaf { kind: Kind::Text | Kind::Bytes | Kind::Null, .. });
         let is_row_tracking = self.table.row_tracking.contains(&one.name)
             && matches!(&one.node, Node::Leaf { kind: Kind::Integer { bits: 64, signed: true }, .. });
         is_change_type || is_row_tracking
@@ -254,7 +290,8 @@ impl Comparison<'_> {
                 "drop the column, or commit the new schema (a metaData action) together with the file",
             ),
         };
-        self.problem(MISMATCH, path, (None, Some(one.describe())), (text, advice));
+        let types = (Some("no such column".to_owned()), Some(one.describe()));
+        self.problem(MISMATCH, path, types, (text, advice));
     }
 
     fn field(&mut self, at: &At<'_>, found: &FileField, field: &Field) {

@@ -78,6 +78,14 @@ pub fn facts_of_file(metadata: &ParquetMetaData, leaf: usize, kind: &Kind) -> Le
     LeafFacts { low: low.flatten(), high: high.flatten(), ..sum }
 }
 
+/// Entries of a leaf in a whole file that have no value; nothing where a row group does not tell.
+pub fn nulls_of_file(metadata: &ParquetMetaData, leaf: usize) -> Option<u64> {
+    let groups = metadata.row_groups().iter().filter(|group| group.num_rows() > 0);
+    groups
+        .into_iter()
+        .try_fold(0_u64, |sum, group| sum.checked_add(group.columns().get(leaf)?.statistics()?.null_count_opt()?))
+}
+
 /// The bound further out; none where one of them is unknown.
 fn outer(sum: Option<Option<Bound>>, next: Option<Bound>, wanted: Ordering) -> Option<Bound> {
     let Some(sum) = sum else { return next };

@@ -82,7 +82,29 @@ fn of_logical(physical: PhysicalType, logical: &LogicalType) -> Kind {
         (BYTE_ARRAY, LogicalType::String) => Kind::Text,
         (_, LogicalType::Unknown) => Kind::Null,
         (physical, LogicalType::Decimal(decimal)) => decimal_kind(physical, decimal.precision, decimal.scale),
-        (physical, logical) => Kind::Other(format!("{physical} annotated {logical:?}")),
+        (physical, logical) => Kind::Other(format!("{physical} annotated {}", annotation(logical))),
+    }
+}
+
+/// An annotation as schemas spell it.
+pub(super) fn annotation(logical: &LogicalType) -> String {
+    let unit = |unit: &TimeUnit| match unit {
+        TimeUnit::MILLIS => "MILLIS",
+        TimeUnit::MICROS => "MICROS",
+        TimeUnit::NANOS => "NANOS",
+    };
+    match logical {
+        LogicalType::Integer(int) => format!("INTEGER({},{})", int.bit_width, int.is_signed),
+        LogicalType::Decimal(decimal) => format!("DECIMAL({},{})", decimal.precision, decimal.scale),
+        LogicalType::Time(time) => format!("TIME({},{})", unit(&time.unit), time.is_adjusted_to_u_t_c),
+        LogicalType::Timestamp(stamp) => format!("TIMESTAMP({},{})", unit(&stamp.unit), stamp.is_adjusted_to_u_t_c),
+        other => {
+            let text = format!("{other:?}");
+            text.split(|letter: char| !letter.is_alphanumeric())
+                .find(|word| !word.is_empty())
+                .unwrap_or("?")
+                .to_uppercase()
+        }
     }
 }
 
@@ -216,7 +238,12 @@ impl fmt::Display for Kind {
             Kind::Double => f.write_str("double"),
             Kind::Date => f.write_str("date"),
             Kind::Timestamp { utc, unit } => {
-                write!(f, "{} in {unit:?}", if *utc { "timestamp" } else { "timestamp_ntz" })
+                let unit = match unit {
+                    Unit::Millis => "milliseconds",
+                    Unit::Micros => "microseconds",
+                    Unit::Nanos => "nanoseconds",
+                };
+                write!(f, "{} in {unit}", if *utc { "timestamp" } else { "timestamp_ntz" })
             }
             Kind::Int96 => f.write_str("timestamp (INT96)"),
             Kind::Text => f.write_str("string"),

@@ -20,6 +20,8 @@ const TAIL_BYTES: u64 = 8;
 pub struct Footer {
     pub metadata: ParquetMetaData,
     pub size_bytes: u64,
+    /// Where the footer begins, and data ends.
+    pub data_end: u64,
     pub etag: ETag,
 }
 
@@ -147,7 +149,8 @@ impl End {
         let stop = end.len().saturating_sub(8);
         let encoded = end.get(start..stop).unwrap_or_default();
         let metadata = decode(encoded)?;
-        Ok(Footer { metadata, size_bytes: self.size_bytes, etag: self.etag })
+        let data_end = self.size_bytes.saturating_sub(self.needed_bytes);
+        Ok(Footer { metadata, size_bytes: self.size_bytes, data_end, etag: self.etag })
     }
 }
 

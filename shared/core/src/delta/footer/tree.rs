@@ -5,7 +5,7 @@ use parquet::file::metadata::ParquetMetaData;
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
 
-use super::kind::{Kind, kind_of};
+use super::kind::{Kind, annotation, kind_of};
 use crate::delta::schema::{DataType, Field, Schema};
 
 /// Member of a field's metadata: Parquet's id of it.
@@ -163,7 +163,7 @@ fn node(one: &Type, next_leaf: &mut usize) -> Node {
     match (info.logical_type_ref(), info.converted_type()) {
         (None, ConvertedType::NONE) => Node::Struct(fields),
         (Some(LogicalType::Variant(_)), _) => Node::Variant(fields),
-        (Some(logical), _) => Node::Other { text: format!("group annotated {logical:?}"), fields },
+        (Some(logical), _) => Node::Other { text: format!("group annotated {}", annotation(logical)), fields },
         (None, converted) => Node::Other { text: format!("group annotated {converted}"), fields },
     }
 }
@@ -213,11 +213,16 @@ fn list_element(one: &Type) -> Option<Element<'_>> {
         return Some(Element::Repeated(repeated));
     }
     match repeated.get_fields() {
-        [element] if repeated.name() != "array" && repeated.name() != format!("{}_tuple", one.name()) => {
-            Some(Element::Inner(element))
-        }
+        [element] if !is_element(repeated, element, one.name()) => Some(Element::Inner(element)),
         _ => Some(Element::Repeated(repeated)),
     }
+}
+
+/// Whether the repeated group of a list, which has one field, is the element itself: a list or map of its own, or by the
+/// names that older writers gave it.
+fn is_element(repeated: &Type, inner: &Type, list: &str) -> bool {
+    let is_collection = is_list(repeated) || is_map(repeated) || is_repeated(inner);
+    is_collection || repeated.name() == "array" || repeated.name() == format!("{list}_tuple")
 }
 
 fn map_parts(one: &Type) -> Option<(&Type, &Type)> {

@@ -81,8 +81,8 @@ pub enum SchemaError {
     Shape { path: String, message: &'static str },
     #[error("column `{path}` has the type `{found}`, which this version cannot enforce")]
     UnsupportedType { path: String, found: String },
-    #[error("the columns `{first}` and `{second}` of `{path}` differ at most by case")]
-    Duplicate { path: String, first: String, second: String },
+    #[error("the columns `{first}` and `{second}` of {} differ at most by case", struct_name(.above))]
+    Duplicate { above: String, first: String, second: String },
 }
 
 impl Schema {
@@ -281,12 +281,17 @@ fn field(value: &Value, above: &str) -> Result<Field, SchemaError> {
     })
 }
 
+/// What columns stand in, by its path.
+fn struct_name(path: &str) -> String {
+    if path.is_empty() { "the table".to_owned() } else { format!("`{path}`") }
+}
+
 fn check_names(fields: &[Field], path: &str) -> Result<(), SchemaError> {
     let mut seen: HashMap<String, &str> = HashMap::new();
     for field in fields {
         if let Some(first) = seen.insert(field.name.to_lowercase(), &field.name) {
             return Err(SchemaError::Duplicate {
-                path: if path.is_empty() { "the table".to_owned() } else { path.to_owned() },
+                above: path.to_owned(),
                 first: first.to_owned(),
                 second: field.name.clone(),
             });

@@ -11,7 +11,7 @@ mod values;
 
 use bytes::Bytes;
 use parquet::basic::Type as Physical;
-use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use thiserror::Error;
 
 use self::bits::Runs;
@@ -21,6 +21,8 @@ use self::values::{Dictionary, Values};
 use super::kind::Kind;
 use super::value::Datum;
 
+/// At the beginning of every file.
+const MAGIC_BYTES: u64 = 4;
 /// One page, decompressed.
 const PAGE_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Texts of one chunk, as often as rows have them.
@@ -53,6 +55,40 @@ pub fn chunk_range(chunk: &ColumnChunkMetaData, file_bytes: u64) -> Option<(u64,
     };
     let length = u64::try_from(chunk.compressed_size()).ok()?;
     (start.checked_add(length)? <= file_bytes).then_some((start, length))
+}
+
+/// Why the column chunks that a footer announces cannot be in its file: one lies outside of the data, or all together
+/// are more than there is.
+pub fn misplaced_chunk(metadata: &ParquetMetaData, data_end: u64) -> Option<String> {
+    let mut sum = MAGIC_BYTES;
+    for (index, group) in metadata.row_groups().iter().enumerate().filter(|(_, group)| group.num_rows() > 0) {
+        for chunk in group.columns() {
+            let column = chunk.column_path().string();
+            if chunk.file_path().is_some() {
+                return Some(format!("the column `{column}` of row group {index} is in another file"));
+            }
+            let range = chunk_range(chunk, data_end);
+            let Some((_, length)) = range.filter(|(start, length)| *length == 0 || *start >= MAGIC_BYTES) else {
+                return Some(format!("the column `{column}` of row group {index} lies outside of the file's data"));
+            };
+            if indexes_of(chunk).into_iter().any(|end| end.is_none_or(|end| end > data_end)) {
+                return Some(format!("the index of column `{column}` of row group {index} lies outside of the file"));
+            }
+            sum = sum.saturating_add(length);
+        }
+    }
+    (sum > data_end).then(|| "its columns have more bytes than the file has before its footer".to_owned())
+}
+
+/// Where the indexes and the Bloom filter of a chunk end, as far as it has such; nothing for what cannot be.
+fn indexes_of(chunk: &ColumnChunkMetaData) -> Vec<Option<u64>> {
+    let places = [
+        (chunk.column_index_offset(), chunk.column_index_length()),
+        (chunk.offset_index_offset(), chunk.offset_index_length()),
+        (chunk.bloom_filter_offset(), chunk.bloom_filter_length()),
+    ];
+    let ends = places.into_iter().filter_map(|(start, length)| Some((start?, length.unwrap_or(0))));
+    ends.map(|(start, length)| u64::try_from(start).ok()?.checked_add(u64::try_from(length).ok()?)).collect()
 }
 
 /// Reads a leaf's chunk from its `bytes` entry by entry: definition levels, and the values where there are some. As
