@@ -1,7 +1,5 @@
-"""Real Delta commits that have not been committed: made by an unmodified writer in a copy of the table, then staged.
-
-No writer has a mode for staging commits on plain tables yet. So the table is copied, deltalake commits to the copy, and
-what it wrote there (data files and one log file) is proposed for the original.
+"""Real Delta commits that have not been committed: made by an unmodified writer on a fork of the table (as the Python client
+makes it), then staged.
 """
 
 import io
@@ -9,11 +7,15 @@ import json
 import time
 import uuid
 
+import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from conftest import LAKE
+from lakewarden import Client
+from lakewarden.client import encode
+from lakewarden.fork import fork
 from lakewarden_server import wait_until
 from log_store import versions
 
@@ -23,7 +25,7 @@ def rows(*ids, dt="a"):
 
 
 class Proposal:
-    """A commit that was made in a copy. `actions` may be changed before it is staged."""
+    """A commit that was made on a fork. `actions` may be changed before it is staged."""
 
     def __init__(self, version, body):
         self.version = version
@@ -72,24 +74,13 @@ class Delta:
         return versions(self.clients.s3, f"{self.prefix}/_delta_log/")
 
     def fork(self, change):
-        """Lets `change(uri, storage_options)` commit once to a copy; its data files are brought to the original."""
-        s3 = self.clients.s3
-        copy = f"forks/{uuid.uuid4()}"
-        before = set()
-        for key in self.objects():
-            relative = key.removeprefix(self.prefix)
-            if "/_staged_commits/" not in relative:
-                s3.copy_object(Bucket=LAKE, Key=copy + relative, CopySource={"Bucket": LAKE, "Key": key})
-                before.add(copy + relative)
-        change(f"s3://{LAKE}/{copy}", self.clients.storage_options())
-        made = set(self.clients.objects(copy + "/")) - before
-        logs = sorted(key for key in made if key.startswith(f"{copy}/_delta_log/") and key.endswith(".json"))
-        assert len(logs) == 1, f"one commit was expected, made were {sorted(made)}"
-        for key in made - set(logs):
-            if "/_delta_log/" not in key:
-                s3.copy_object(Bucket=LAKE, Key=self.prefix + key.removeprefix(copy), CopySource={"Bucket": LAKE, "Key": key})
-        body = s3.get_object(Bucket=LAKE, Key=logs[0])["Body"].read()
-        return Proposal(int(logs[0].rsplit("/", 1)[1].removesuffix(".json")), body)
+        """Lets `change(uri, storage_options)` commit once to a fork; its data files are brought to the original."""
+        endpoints = self.clients.server.endpoints
+        session = boto3.Session(endpoints["access_key"], endpoints["secret_key"], region_name=endpoints["region"])
+        with fork(Client(endpoints["gateway"], session, self.clients.s3), self.uri) as made:
+            change(made.uri, made.storage_options)
+            commit = made.commit()
+        return Proposal(commit.read_version + 1, encode(commit.actions))
 
     def fork_append(self, rows, **options):
         return self.fork(lambda uri, opts: write_deltalake(uri, rows, mode="append", storage_options=opts, **options))
