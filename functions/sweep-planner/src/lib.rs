@@ -1,6 +1,6 @@
 //! Starts the sweeps that are due. Which ones these are is decided in `lakewarden_core::sweep`.
 
-use lakewarden_core::ports::{App, Deadline};
+use lakewarden_core::ports::{App, Deadline, SweepDispatch};
 use lakewarden_core::sweep::{CatalogDirectory, SweepError, plan_due, work_pending};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -33,15 +33,18 @@ pub async fn handle(app: &App, event: Value, deadline: Deadline) -> Result<Value
     if inline.finished > 0 || inline.waiting > 0 {
         tracing::info!(finished = inline.finished, waiting = inline.waiting, "sweeps without a queue");
     }
-    Ok(json!({
-        "finishedInline": inline.finished,
-        "waiting": inline.waiting,
+    let mut answer = json!({
         "optimizers": report.optimizers,
         "started": report.started,
         "sentAgain": report.sent_again,
         "contended": report.contended,
         "isPartial": report.is_partial,
-    }))
+    });
+    if let (SweepDispatch::Inline, Some(members)) = (app.settings.sweep_dispatch, answer.as_object_mut()) {
+        members.insert("finishedInline".to_owned(), inline.finished.into());
+        members.insert("waiting".to_owned(), inline.waiting.into());
+    }
+    Ok(answer)
 }
 
 #[cfg(test)]
@@ -87,11 +90,7 @@ mod tests {
         world.faults.inject("query catalog", 0, Fault::Before(StoreErrorKind::Throttled));
         assert!(matches!(handle(&app, event.clone(), far).await, Err(HandlerError::Plan(_))));
         let answer = handle(&app, event.clone(), far).await.unwrap();
-        assert_eq!(
-            answer,
-            json!({"optimizers": 1, "started": 1, "sentAgain": 0, "contended": 0, "isPartial": false,
-                "finishedInline": 0, "waiting": 0})
-        );
+        assert_eq!(answer, json!({"optimizers": 1, "started": 1, "sentAgain": 0, "contended": 0, "isPartial": false}));
         let message = world.queue.take(QueueName::Sweeps).unwrap();
         assert_eq!(SweepRequest::decode(&message).unwrap().mode, Mode::Scheduled);
         let again = handle(&app, event, far).await.unwrap();
