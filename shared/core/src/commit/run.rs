@@ -10,6 +10,7 @@ use super::claim::{self, Claimed, Durable, LostTo};
 use super::content::{self, Content};
 use super::context::{CLAIM_MS, Context, Transacted};
 use super::error::CommitError;
+use super::exact;
 use super::files::{self, FileError};
 use super::fold::{self, fold};
 use super::head::{Age, Head, LogStore};
@@ -307,6 +308,9 @@ impl Run<'_> {
     }
 
     async fn judge(&mut self, view: &mut View, proposal: Proposal, content: &Content) -> Result<Step, CommitError> {
+        if let Err(refusal) = exact::check_version(&self.staged.key, view.latest) {
+            return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
+        }
         let candidate = match &content.candidate {
             Ok(candidate) => candidate,
             Err(refusal) => return self.refuse(&view.head, &proposal, refusal.clone(), Status::Rejected).await,
@@ -331,7 +335,10 @@ impl Run<'_> {
         match judgement {
             Judgement::Refuse(refusal) => self.refuse(&view.head, &proposal, refusal, Status::Rejected).await,
             Judgement::Supersede(refusal) => self.refuse(&view.head, &proposal, refusal, Status::Superseded).await,
-            Judgement::Landed { version } => self.land(&view.head, &proposal, version).await,
+            Judgement::Landed { version } => match exact::check_landed(&self.staged.key, version) {
+                Ok(()) => self.land(&view.head, &proposal, version).await,
+                Err(refusal) => self.refuse(&view.head, &proposal, refusal, Status::Rejected).await,
+            },
             Judgement::Admit(admission) => self.admit(view, proposal, content, candidate, *admission).await,
             Judgement::NeedsFiles(_) | Judgement::NeedsRows(_) => Ok(Step::Again),
         }
@@ -373,6 +380,9 @@ impl Run<'_> {
         candidate: &Candidate,
         admission: Admission,
     ) -> Result<Step, CommitError> {
+        if let Err(refusal) = exact::check_unchanged(&self.staged.key, candidate, &admission) {
+            return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
+        }
         if self.wait_for_fence(view).await? {
             return Ok(Step::Again);
         }
@@ -470,7 +480,8 @@ impl Run<'_> {
         admission: &Admission,
         log_store: LogStore,
     ) -> Result<Durable, CommitError> {
-        let stamp_ms = admission.timestamp_after_ms.map(|after_ms| self.ctx.now_ms().max(after_ms.saturating_add(1)));
+        let after_ms = admission.timestamp_after_ms.filter(|_| !exact::is_exact(self.staged.key.id));
+        let stamp_ms = after_ms.map(|after_ms| self.ctx.now_ms().max(after_ms.saturating_add(1)));
         let bytes = if stamp_ms.is_none() && admission.rebase.is_empty() {
             content.bytes.clone()
         } else {
