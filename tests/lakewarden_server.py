@@ -41,6 +41,7 @@ def arguments(folder, data_dir=None, ports=None):
     command += ["--data-dir", str(data_dir)] if data_dir else ["--ephemeral"]
     for service in ("gateway", "s3", "dynamodb", "sqs"):
         command += [f"--{service}-port", str(ports.get(service, 0))]
+    command += ["--guarded-s3-port", str(ports.get("guarded_s3", 0))]
     return command + ["--endpoints-file", str(pathlib.Path(folder, "endpoints.json"))]
 
 

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lakewarden_core::ports::PartitionMoves;
 
+const S3_PORT: u16 = 8701;
+const GUARDED_S3_PORT: u16 = 8704;
+
 /// The version, and what there is to say about the whole.
 #[derive(Debug, Parser)]
 #[command(
@@ -27,7 +30,8 @@ use lakewarden_core::ports::PartitionMoves;
         lakewarden discover shop orders   register the partitions that lie on S3\n  \
         lakewarden rebuild shop orders    make a Delta table's partitions anew from its log\n  \
         lakewarden sweep shop orders      which files of a table nothing needs, and why the others stay\n  \
-        lakewarden explain shop orders orders/data/x.parquet   the same for one object\n\n\
+        lakewarden explain shop orders orders/data/x.parquet   the same for one object\n  \
+        lakewarden gateway --service https://…   an S3 for unmodified writers, whose commits it has judged\n\n\
         RUST_LOG sets what is logged (for example RUST_LOG=debug)."
 )]
 pub struct Cli {
@@ -50,8 +54,12 @@ pub struct ServeArgs {
     #[arg(long, value_name = "PORT", default_value_t = 8700)]
     pub gateway_port: u16,
     /// Port of the embedded S3.
-    #[arg(long, value_name = "PORT", default_value_t = 8701)]
+    #[arg(long, value_name = "PORT", default_value_t = S3_PORT)]
     pub s3_port: u16,
+    /// Port of the same S3 behind the gateway for unmodified writers, which has their commits judged before they are
+    /// visible. 0 takes any free port. [default: 8704; any, if --s3-port is not the default either]
+    #[arg(long, value_name = "PORT")]
+    pub guarded_s3_port: Option<u16>,
     /// Port of the embedded DynamoDB.
     #[arg(long, value_name = "PORT", default_value_t = 8702)]
     pub dynamodb_port: u16,
@@ -105,6 +113,11 @@ impl From<Moves> for PartitionMoves {
 }
 
 impl ServeArgs {
+    /// See the option.
+    pub fn guarded_s3_port(&self) -> u16 {
+        self.guarded_s3_port.unwrap_or(if self.s3_port == S3_PORT { GUARDED_S3_PORT } else { 0 })
+    }
+
     /// The folder for the data. An option of its own and not clap's environment, which would make `--ephemeral` conflict
     /// with a variable that is set for good.
     pub fn data_folder(&self) -> PathBuf {
@@ -167,6 +180,9 @@ pub enum Command {
     Sweep(SweepArgs),
     /// What a sweep would decide on one object now, and why.
     Explain(ExplainArgs),
+    /// Serve S3 beside writers that know nothing of Lakewarden: their commits to Delta logs are judged before they are
+    /// visible, everything else passes through. For a deployed stack, or a laptop.
+    Gateway(S3GatewayArgs),
     /// List the events and messages that were given up after several tries.
     DeadLetters {
         #[command(flatten)]
@@ -228,6 +244,46 @@ pub struct DiscoverArgs {
     /// Region. [default: AWS_REGION, or the profile's]
     #[arg(long)]
     pub region: Option<String>,
+}
+
+/// Between which writers and which Lakewarden.
+#[derive(Clone, Debug, Args)]
+pub struct S3GatewayArgs {
+    /// Port to listen on, at loopback. 0 takes any free port.
+    #[arg(long, value_name = "PORT", default_value_t = 8705)]
+    pub port: u16,
+    /// Address of Lakewarden's API: the stack's output ApiUrl, or the gateway of a laptop. Calls to it are signed unless it is
+    /// on loopback.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8700", env = "LAKEWARDEN_GATEWAY")]
+    pub service: String,
+    /// Endpoint of S3. [default: the laptop's if --service is one, else AWS in the region]
+    #[arg(long, value_name = "URL")]
+    pub s3_endpoint: Option<String>,
+    /// Region of S3 and of the API. [default: AWS_REGION, or the profile's]
+    #[arg(long)]
+    pub region: Option<String>,
+    /// Profile whose credentials sign what is passed on. [default: AWS_PROFILE; credentials come from the environment,
+    /// profiles, or the machine's or container's role]
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Guard the tables in this folder, s3://bucket/prefix; can be given several times. [default: all]
+    #[arg(long, value_name = "PLACE")]
+    pub guard: Vec<String>,
+    /// Do not guard the tables in this folder; can be given several times.
+    #[arg(long, value_name = "PLACE")]
+    pub pass: Vec<String>,
+    /// Take requests whatever they are signed with: whoever reaches the port writes with the gateway's credentials.
+    #[arg(long, conflicts_with_all = ["access_key", "secret_key"])]
+    pub any_signature: bool,
+    /// Access key that clients sign with. [default: one that is made up and printed]
+    #[arg(long, value_name = "KEY", env = "LAKEWARDEN_S3_ACCESS_KEY", requires = "secret_key")]
+    pub access_key: Option<String>,
+    /// Secret key that clients sign with.
+    #[arg(long, value_name = "KEY", env = "LAKEWARDEN_S3_SECRET_KEY", hide_env_values = true, requires = "access_key")]
+    pub secret_key: Option<String>,
+    /// Also write the address and the key pair to this file, as JSON, once it answers.
+    #[arg(long, value_name = "FILE")]
+    pub endpoints_file: Option<PathBuf>,
 }
 
 /// Which table's partitions to make anew.

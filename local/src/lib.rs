@@ -9,6 +9,7 @@ pub mod discover;
 pub mod dynamodb;
 pub mod exclusive;
 pub mod gateway;
+pub mod guard;
 pub mod import;
 pub mod logs;
 pub mod progress;

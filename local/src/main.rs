@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use http::Method;
-use lakewarden_local::cli::{Cli, ClockAction, Command, GatewayArgs, ServeArgs};
+use lakewarden_local::cli::{Cli, ClockAction, Command, GatewayArgs, S3GatewayArgs, ServeArgs};
 use lakewarden_local::client::{ClientError, GatewayClient};
 use lakewarden_local::system::{ACCESS_KEY, BUCKETS, REGION, SECRET_KEY, System};
-use lakewarden_local::{demo, discover, import, logs, rebuild, sweep};
+use lakewarden_local::{demo, discover, guard, import, logs, rebuild, sweep};
 use serde_json::{Value, json};
 
 /// Items of the embedded stores are many small pieces of memory; the system's allocator spends a third of a listing on them.
@@ -47,6 +47,7 @@ async fn run(cli: Cli) -> Result<(), String> {
         Some(Command::Rebuild(args)) => rebuild::run(&args).await.map_err(|error| error.to_string()),
         Some(Command::Sweep(args)) => sweep::run(&args).await.map_err(|error| error.to_string()),
         Some(Command::Explain(args)) => sweep::explain(&args).await.map_err(|error| error.to_string()),
+        Some(Command::Gateway(args)) => guard(&args).await,
         Some(Command::DeadLetters { at, redrive }) => {
             dead_letters(&at, redrive).await.map_err(|error| error.to_string())
         }
@@ -62,6 +63,14 @@ async fn serve(args: &ServeArgs) -> Result<(), String> {
         () = system.stop() => Ok(()),
         _ = end_signal() => Err("ended at once; what was under way goes on at the next start".to_owned()),
     }
+}
+
+async fn guard(args: &S3GatewayArgs) -> Result<(), String> {
+    let gateway = guard::start(args).await.map_err(|error| error.to_string())?;
+    println!("{gateway}");
+    end_signal().await.map_err(|error| format!("signals cannot be received: {error}"))?;
+    gateway.stop().await;
+    Ok(())
 }
 
 /// Ctrl-C, or the termination that service managers send.
@@ -83,6 +92,7 @@ fn greet(system: &System, args: &ServeArgs) {
     println!("Lakewarden {}, {data}\n", env!("CARGO_PKG_VERSION"));
     println!("  gateway    {}   Glue's API on POST /, REST on /v1", endpoints.gateway);
     println!("  S3         {}   buckets: {}", endpoints.s3, BUCKETS.join(", "));
+    println!("  guarded S3 {}   the same, for unmodified writers: commits are judged first", endpoints.guarded_s3);
     println!("  DynamoDB   {}", endpoints.dynamodb);
     println!("  SQS        {}", endpoints.sqs);
     println!("\nAccount {}, region {REGION}. A first call, for another terminal:\n", args.account_id);
@@ -107,6 +117,7 @@ async fn env(at: &GatewayArgs) -> Result<(), ClientError> {
         ("AWS_DEFAULT_REGION", member("region")),
         ("AWS_ENDPOINT_URL_GLUE", member("gateway")),
         ("AWS_ENDPOINT_URL_S3", member("s3")),
+        ("LAKEWARDEN_GUARDED_S3", member("guarded_s3")),
         ("AWS_ENDPOINT_URL_DYNAMODB", member("dynamodb")),
         ("AWS_ENDPOINT_URL_SQS", member("sqs")),
         ("AWS_ALLOW_HTTP", "true".to_owned()),

@@ -27,7 +27,7 @@ use crate::deliver::Delivery;
 use crate::exclusive::{ExclusiveLock, LockError};
 use crate::schedule::Schedule;
 use crate::sqs::{LocalQueues, QueueSettings};
-use crate::{deliver, dynamodb, gateway, s3, schedule, sqs};
+use crate::{deliver, dynamodb, gateway, guard, s3, schedule, sqs};
 
 /// The key pair that the embedded S3 accepts. No secret: the server listens on loopback only.
 pub const ACCESS_KEY: &str = "lakewarden";
@@ -55,6 +55,8 @@ pub enum StartError {
     Clock(#[from] ClockError),
     #[error("the embedded S3 did not start: {0}")]
     S3(String),
+    #[error("the guarded S3 did not start: {0}")]
+    GuardedS3(#[from] lakewarden_gateway::SetupError),
     #[error("the embedded DynamoDB did not start: {0}")]
     DynamoDb(String),
     #[error("the embedded queues did not start: {0}")]
@@ -70,6 +72,8 @@ pub enum StartError {
 pub struct Endpoints {
     pub gateway: String,
     pub s3: String,
+    /// The same S3 behind the gateway for unmodified writers.
+    pub guarded_s3: String,
     pub dynamodb: String,
     pub sqs: String,
 }
@@ -80,6 +84,7 @@ impl Endpoints {
         json!({
             "gateway": self.gateway,
             "s3": self.s3,
+            "guarded_s3": self.guarded_s3,
             "dynamodb": self.dynamodb,
             "sqs": self.sqs,
             "access_key": ACCESS_KEY,
@@ -130,6 +135,7 @@ pub struct System {
 struct Listeners {
     gateway: TcpListener,
     s3: TcpListener,
+    guarded_s3: TcpListener,
     dynamodb: TcpListener,
     sqs: TcpListener,
 }
@@ -139,6 +145,7 @@ impl Listeners {
         Ok(Self {
             gateway: listen("gateway", args.gateway_port, "--gateway-port").await?,
             s3: listen("embedded S3", args.s3_port, "--s3-port").await?,
+            guarded_s3: listen("guarded S3", args.guarded_s3_port(), "--guarded-s3-port").await?,
             dynamodb: listen("embedded DynamoDB", args.dynamodb_port, "--dynamodb-port").await?,
             sqs: listen("embedded queues", args.sqs_port, "--sqs-port").await?,
         })
@@ -149,13 +156,14 @@ impl Listeners {
         Ok(Endpoints {
             gateway: url(&self.gateway)?,
             s3: url(&self.s3)?,
+            guarded_s3: url(&self.guarded_s3)?,
             dynamodb: url(&self.dynamodb)?,
             sqs: url(&self.sqs)?,
         })
     }
 }
 
-async fn listen(service: &'static str, port: u16, flag: &'static str) -> Result<TcpListener, StartError> {
+pub(crate) async fn listen(service: &'static str, port: u16, flag: &'static str) -> Result<TcpListener, StartError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     TcpListener::bind(address).await.map_err(|source| match source.kind() {
         std::io::ErrorKind::AddrInUse => StartError::PortTaken { service, port, flag },
@@ -231,8 +239,10 @@ impl System {
                 tracing::error!(%error, "the gateway ended");
             }
         });
+        let guarded = guard::embedded(&shared)?;
+        tasks.spawn(lakewarden_gateway::serve(listeners.guarded_s3, guarded, shutdown.clone().cancelled_owned()));
         if let Some(path) = &args.endpoints_file {
-            write_endpoints(path, &shared.endpoints)?;
+            write_endpoints(path, &shared.endpoints.to_json())?;
         }
         Ok(Self {
             shared,
@@ -365,9 +375,9 @@ async fn create_bucket(client: &aws_sdk_s3::Client, bucket: &str) -> Result<(), 
 }
 
 /// Written beside and renamed, so that a reader never sees half of it.
-fn write_endpoints(path: &Path, endpoints: &Endpoints) -> Result<(), StartError> {
+pub(crate) fn write_endpoints(path: &Path, endpoints: &Value) -> Result<(), StartError> {
     let scratch = path.with_extension("new");
-    std::fs::write(&scratch, format!("{:#}\n", endpoints.to_json()))
+    std::fs::write(&scratch, format!("{endpoints:#}\n"))
         .and_then(|()| std::fs::rename(&scratch, path))
         .map_err(|source| StartError::EndpointsFile { path: path.to_owned(), source })
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::answer::Answer;
 use crate::request::{Call, CommitRequest};
-use crate::uploads;
+use crate::{at_version, uploads};
 
 pub(crate) fn invalid(message: impl Into<String>, advice: &str) -> Answer {
     Answer::error(422, "InvalidRequest", message, advice)
@@ -96,23 +96,37 @@ async fn try_propose(app: &App, call: &Call, root: Option<Location>, deadline: D
     let id = request.proposal_id.as_deref().map(parse_id).transpose()?;
     let sink = wiring::partition_sink(app);
     let ctx = Context::new(app, deadline, &*sink);
+    if let Some(at) = request.at_version {
+        return at_version::propose(ctx, root, at, id, request, call.is_async).await;
+    }
+    if request.content.is_some() {
+        return Err(invalid(
+            "`content` goes with `at_version`",
+            "give its lines as `actions`, or say at which version",
+        ));
+    }
     let staged = match (&request.staged_key, request.actions.is_some()) {
         (Some(key), false) => staged_before(&root, key, id, &request)?,
         (None, true) => stage_now(ctx, root, id, request).await?,
         _ => return Err(invalid("give either `actions` or `staged_key`", "actions come with the call, or lie on S3")),
     };
-    if call.is_async {
-        return Ok(leave(ctx, &staged, None).await);
+    Ok(answer_for(ctx, &staged, call.is_async).await)
+}
+
+/// The verdict on what was staged, or where to ask for it.
+pub(crate) async fn answer_for(ctx: Context<'_>, staged: &Staged, is_async: bool) -> Answer {
+    if is_async {
+        return leave(ctx, staged, None).await;
     }
-    Ok(match judge_one(ctx, &staged).await {
+    match judge_one(ctx, staged).await {
         Ok(Outcome::Verdict(verdict)) if !verdict.is_final() => not_judged(&verdict),
         Ok(Outcome::Verdict(verdict)) => Answer::verdict(&verdict),
         Ok(Outcome::NotJudged { reason }) => {
             Answer::error(404, "StagedObjectMissing", reason, "stage the commit first, or send its actions")
         }
-        Err(error) if error.is_slowness() => leave(ctx, &staged, Some(&error)).await,
+        Err(error) if error.is_slowness() => leave(ctx, staged, Some(&error)).await,
         Err(error) => Answer::no_verdict(&error, Some(&staged.key.id.to_string())),
-    })
+    }
 }
 
 /// Long work goes on in the background. What was staged is judged with its event, too; the message of our own also brings
@@ -136,7 +150,7 @@ fn not_judged(verdict: &Verdict) -> Answer {
     answer
 }
 
-fn staged_before(
+pub(crate) fn staged_before(
     root: &Location,
     key: &str,
     id: Option<ProposalId>,
@@ -179,11 +193,15 @@ async fn stage_now(
         actions: request.actions.unwrap_or_default(),
         read_set: request.read_set,
     };
-    inline::stage(ctx, &commit).await.map_err(|error| match error {
-        InlineError::Failed(error) => Answer::no_verdict(&error, Some(&commit.id.to_string())),
-        InlineError::Reused(id) => reused(id, &commit.root, &error.to_string()),
+    inline::stage(ctx, &commit).await.map_err(|error| not_staged(error, commit.id, &commit.root))
+}
+
+pub(crate) fn not_staged(error: InlineError, id: ProposalId, root: &Location) -> Answer {
+    match error {
+        InlineError::Failed(error) => Answer::no_verdict(&error, Some(&id.to_string())),
+        InlineError::Reused(id) => reused(id, root, &error.to_string()),
         other => invalid(other.to_string(), "correct the request"),
-    })
+    }
 }
 
 /// The verdict on content that came under a used id: it is not stored, since the id is the first one's.

@@ -1,6 +1,7 @@
 //! Lambda: synchronous commits and verdicts behind API Gateway. The laptop calls [`handle`] with the same events.
 
 mod answer;
+mod at_version;
 mod commands;
 mod rebuild;
 mod request;

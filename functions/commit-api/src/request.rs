@@ -35,6 +35,10 @@ pub(crate) struct CommitRequest {
     pub(crate) proposal_id: Option<String>,
     pub(crate) read_version: Option<i64>,
     pub(crate) actions: Option<Vec<Box<RawValue>>>,
+    /// The commit file as it is to be published, byte for byte; with `at_version`.
+    pub(crate) content: Option<String>,
+    /// Becomes exactly this version, unchanged, or is refused.
+    pub(crate) at_version: Option<i64>,
     pub(crate) staged_key: Option<String>,
     pub(crate) read_set: Option<Value>,
 }

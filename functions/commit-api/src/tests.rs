@@ -386,3 +386,42 @@ fn every_route_is_described_and_nothing_else() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_commit_can_be_proposed_at_exactly_one_version() {
+    let (world, app) = app();
+    let lines: Vec<String> = creation()["actions"].as_array().unwrap().iter().map(Value::to_string).collect();
+    let content = lines.join(" \n");
+    let at =
+        |version: i64, content: &str| json!({"location": "s3://lake/wh/t", "at_version": version, "content": content});
+    let (status, first) = call(&app, "POST", "/v1/commits", Some(&at(0, &content))).await;
+    assert_eq!((status, &first["version"], &first["earlier"]), (200, &json!(0), &Value::Null), "{first}");
+    let key = ObjectKey::new("lake", "wh/t/_delta_log/00000000000000000000.json");
+    let stored = lakewarden_core::store::ReadObjects::get(&*world.objects, &key, &Default::default()).await.unwrap();
+    assert_eq!(stored.bytes, content.as_bytes(), "byte for byte");
+    // The same call later is told what was found then.
+    world.clock.advance_ms(10);
+    let (status, again) = call(&app, "POST", "/v1/commits", Some(&at(0, &content))).await;
+    assert_eq!((status, &again["proposal_id"], &again["earlier"]), (200, &first["proposal_id"], &json!(true)));
+    let other = content.replace("CREATE TABLE", "CREATE");
+    let (status, taken) = call(&app, "POST", "/v1/commits", Some(&at(0, &other))).await;
+    assert_eq!((status, &taken["reason"]), (409, &json!("VERSION_TAKEN")));
+    let by_actions = json!({"location": "s3://lake/wh/t", "at_version": 1, "actions": transaction(0, "a")["actions"]});
+    assert_eq!(call(&app, "POST", "/v1/commits", Some(&by_actions)).await.1["version"], json!(1));
+    for (wrong, status) in [
+        (with(at(2, "{}"), "proposal_id", json!(ID)), 422),
+        (with(at(2, "{}"), "actions", json!([])), 422),
+        (at(-1, "{}"), 422),
+        (json!({"location": "s3://lake/wh/t", "at_version": 2}), 422),
+        (json!({"location": "s3://lake/wh/t", "read_version": 1, "content": "{}"}), 422),
+        (
+            json!({"location": "s3://lake/wh/t", "at_version": 2,
+            "staged_key": format!("_delta_log/_staged_commits/{:020}.{ID}.json", 2)}),
+            422,
+        ),
+        (at(2, "no json"), 422),
+    ] {
+        let (found, body) = call(&app, "POST", "/v1/commits", Some(&wrong)).await;
+        assert_eq!(found, status, "{wrong}: {body}");
+    }
+}

@@ -6,8 +6,12 @@ mod data;
 
 use std::time::Duration;
 
+use aws_sdk_s3::error::ProvideErrorMetadata;
 use bytes::Bytes;
 use http::Method;
+use lakewarden_aws::{Clients, Connection};
+use lakewarden_core::delta::Version;
+use lakewarden_core::delta::log::commit_key;
 use lakewarden_core::location::Location;
 use lakewarden_core::store::{Clock, ObjectError, PutOptions};
 use serde_json::{Value, json};
@@ -15,7 +19,7 @@ use thiserror::Error;
 
 use crate::cli::{Moves, ServeArgs};
 use crate::client::{ClientError, GatewayClient};
-use crate::system::{StartError, System};
+use crate::system::{ACCESS_KEY, REGION, SECRET_KEY, StartError, System};
 use data::{DataError, Day, TempMax};
 
 const DATABASE: &str = "weather";
@@ -35,6 +39,8 @@ pub enum DemoError {
     Object(#[from] ObjectError),
     #[error(transparent)]
     Data(#[from] DataError),
+    #[error("the guarded S3 did not answer: {0}")]
+    GuardedS3(String),
     #[error("waited {0} in vain")]
     Waited(String),
     #[error("expected {expected}, got {got}")]
@@ -48,6 +54,7 @@ pub async fn run() -> Result<(), DemoError> {
         ephemeral: true,
         gateway_port: 0,
         s3_port: 0,
+        guarded_s3_port: None,
         dynamodb_port: 0,
         sqs_port: 0,
         account_id: "000000000000".to_owned(),
@@ -270,6 +277,7 @@ impl Demo<'_> {
     async fn refused(&self, days: &[Day]) -> Result<(), DemoError> {
         println!("3. A commit that must not become visible: its file has temp_max as text");
         let uploaded = self.upload(days, TempMax::Text).await?;
+        let uploaded_add = uploaded.add.clone();
         let id = self.stage(4, &[self.commit_info("WRITE", Some(3)), uploaded.add]).await?;
         let verdict = self.verdict(&id).await?;
         if verdict.get("status") != Some(&json!("rejected")) {
@@ -284,6 +292,33 @@ impl Demo<'_> {
             "   the table is still at version 3; the file that was uploaded for it ({} bytes) is garbage now\n",
             uploaded.size_bytes
         );
+        let lines = [self.commit_info("WRITE", Some(3)), uploaded_add];
+        self.refused_by_the_guarded_s3(&lines.map(|line| line.to_string()).join("\n")).await
+    }
+
+    /// The same by a writer that knows nothing of Lakewarden: its commit is one conditional PUT of the log file.
+    async fn refused_by_the_guarded_s3(&self, commit: &str) -> Result<(), DemoError> {
+        let endpoint = &self.system.shared.endpoints.guarded_s3;
+        println!("   The same commit by a writer that knows nothing of Lakewarden, with {endpoint} as its S3:");
+        let clients = Clients::connect(&Connection {
+            region: REGION.to_owned(),
+            access_key_id: ACCESS_KEY.to_owned(),
+            secret_access_key: SECRET_KEY.to_owned(),
+            dynamodb_url: None,
+            s3_url: Some(endpoint.clone()),
+            sqs_url: None,
+        });
+        let at = commit_key(&self.root, Version(4));
+        let put = clients.s3.put_object().bucket(&at.bucket).key(&at.key).if_none_match("*");
+        let answer = put.body(commit.as_bytes().to_vec().into()).send().await;
+        let Err(error) = answer else {
+            return Err(DemoError::Unexpected { expected: "a refusal".to_owned(), got: "a version".to_owned() });
+        };
+        let status = error.raw_response().map(|response| response.status().as_u16());
+        match (status, error.message()) {
+            (Some(403), Some(message)) => println!("   PUT {}: 403\n   {message}\n", at.key),
+            _ => return Err(DemoError::GuardedS3(crate::signed::chain(&error))),
+        }
         Ok(())
     }
 

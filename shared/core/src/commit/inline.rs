@@ -69,6 +69,11 @@ pub async fn stage(ctx: Context<'_>, commit: &InlineCommit) -> Result<Staged, In
     }
     let bytes = plan_lines(commit)?;
     let key = StagedKey { root: commit.root.clone(), version: commit.read_version.next(), id: commit.id.0 };
+    stage_bytes(ctx, key, bytes).await
+}
+
+/// Stages bytes as they are. The same call again finds what it staged before.
+pub async fn stage_bytes(ctx: Context<'_>, key: StagedKey, bytes: Bytes) -> Result<Staged, InlineError> {
     let at = key.key();
     let options = PutOptions { condition: PutCondition::Absent, ..PutOptions::default() };
     let etag = match ctx.ports().objects.put(&at, bytes.clone(), &options).await {
@@ -76,7 +81,7 @@ pub async fn stage(ctx: Context<'_>, commit: &InlineCommit) -> Result<Staged, In
         // The answer to an earlier try may have been lost: what is there decides.
         Err(put_error) => match ctx.ports().objects.get(&at, &GetOptions::default()).await {
             Ok(object) if object.bytes == bytes => object.meta.etag,
-            Ok(_) => return Err(InlineError::Reused(commit.id)),
+            Ok(_) => return Err(InlineError::Reused(ProposalId(key.id))),
             Err(ObjectError::NotFound(_)) => return Err(CommitError::from(put_error).into()),
             Err(error) => return Err(CommitError::from(error).into()),
         },

@@ -6,7 +6,7 @@
 //!               ^                                  claimed(v, n) -> lost(v, n) -> judged again
 //! ```
 //!
-//! Where things are: [`door`] takes proposals in and orders them, [`run`] carries one through, [`fold`] loads what won for
+//! Where things are: [`door`] takes proposals in and orders them ([`exact`]: at one version or not at all), [`run`] carries one through, [`fold`] loads what won for
 //! the judge, [`judge`] and its parts decide (pure; [`row_level`] by rows), [`claim`], [`publish`] and [`recover`] write, [`log_store`] keeps peace
 //! with writers of Delta's DynamoDB log store, [`audit`] and [`alarm`] notice what others do to the log, [`housekeeping`]
 //! does what is due. One file per item type holds the layout ([`head`], [`proposal`], [`lookup`], [`time_list`],
@@ -27,6 +27,7 @@ pub mod context;
 pub mod door;
 pub mod error;
 pub mod evolution;
+pub mod exact;
 pub mod facts;
 pub mod files;
 pub mod fold;

@@ -6,6 +6,7 @@ use crate::commit::claim::{self, Claimed, Durable, LostTo};
 use crate::commit::content::Content;
 use crate::commit::context::CLAIM_MS;
 use crate::commit::error::CommitError;
+use crate::commit::exact;
 use crate::commit::files::{self, FileError};
 use crate::commit::head::LogStore;
 use crate::commit::judge::Admission;
@@ -40,6 +41,9 @@ impl Run<'_> {
         candidate: &Candidate,
         admission: Admission,
     ) -> Result<Step, CommitError> {
+        if let Err(refusal) = exact::check_unchanged(&self.staged.key, candidate, &admission) {
+            return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
+        }
         if self.wait_for_fence(view).await? {
             return Ok(Step::Again);
         }
@@ -140,7 +144,8 @@ impl Run<'_> {
         admission: &Admission,
         log_store: LogStore,
     ) -> Result<Durable, CommitError> {
-        let stamp_ms = admission.timestamp_after_ms.map(|after_ms| self.ctx.now_ms().max(after_ms.saturating_add(1)));
+        let after_ms = admission.timestamp_after_ms.filter(|_| !exact::is_exact(self.staged.key.id));
+        let stamp_ms = after_ms.map(|after_ms| self.ctx.now_ms().max(after_ms.saturating_add(1)));
         let bytes = if stamp_ms.is_none() && admission.rebase.is_empty() {
             content.bytes.clone()
         } else {

@@ -14,6 +14,7 @@ use super::claim;
 use super::content::{self, Content};
 use super::context::{CLAIM_MS, Context};
 use super::error::CommitError;
+use super::exact;
 use super::fold::fold;
 use super::head::Head;
 use super::judge::{self, Judgement};
@@ -304,6 +305,9 @@ impl Run<'_> {
     }
 
     async fn judge(&mut self, view: &mut View, proposal: Proposal, content: &Content) -> Result<Step, CommitError> {
+        if let Err(refusal) = exact::check_version(&self.staged.key, view.latest) {
+            return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
+        }
         let candidate = match &content.candidate {
             Ok(candidate) => candidate,
             Err(refusal) => return self.refuse(&view.head, &proposal, refusal.clone(), Status::Rejected).await,
@@ -328,7 +332,10 @@ impl Run<'_> {
         match judgement {
             Judgement::Refuse(refusal) => self.refuse(&view.head, &proposal, refusal, Status::Rejected).await,
             Judgement::Supersede(refusal) => self.refuse(&view.head, &proposal, refusal, Status::Superseded).await,
-            Judgement::Landed { version } => self.land(&view.head, &proposal, version).await,
+            Judgement::Landed { version } => match exact::check_landed(&self.staged.key, version) {
+                Ok(()) => self.land(&view.head, &proposal, version).await,
+                Err(refusal) => self.refuse(&view.head, &proposal, refusal, Status::Rejected).await,
+            },
             Judgement::Admit(admission) => self.admit(view, proposal, content, candidate, *admission).await,
             Judgement::NeedsFiles(_) | Judgement::NeedsRows(_) => Ok(Step::Again),
         }

@@ -3,6 +3,7 @@ mod budget;
 mod conflicts;
 mod crashes;
 pub(in crate::commit) mod engine;
+mod exact;
 mod flow;
 mod follow;
 mod hostile;

@@ -1,0 +1,301 @@
+//! What clients talk to: connections, signatures, and which way a request goes.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aws_sigv4::sign::v4::generate_signing_key;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::uri::PathAndQuery;
+use http::{Extensions, HeaderMap, Method, Uri};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder as Connections;
+use hyper_util::server::graceful::GracefulShutdown;
+use s3s::auth::{S3Auth, SecretKey};
+use s3s::route::S3Route;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{Body, HttpError, HttpResponse, S3, S3Error, S3ErrorCode, S3Request, S3Response, S3Result, s3_error};
+use time::macros::format_description;
+use time::{OffsetDateTime, PrimitiveDateTime};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use crate::chunked::ChunkCheck;
+use crate::names::Named;
+use crate::request::{Request, decode_path, decode_query, is_signature};
+use crate::{Gateway, create, delete, lookalike, passed_on};
+
+/// How long requests under way may take to end after the shutdown signal.
+const DRAIN: Duration = Duration::from_secs(10);
+/// Pause after a failed accept, which is mostly a lack of file handles.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Whose requests are taken.
+#[derive(Clone)]
+pub enum Clients {
+    /// Requests must be signed with this key pair.
+    Pair { access_key: String, secret_key: String },
+    /// Signatures are not looked at. For loopback, where whoever reaches the port may use it.
+    Anybody,
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Clients::Pair { access_key, .. } => {
+                f.debug_struct("Pair").field("access_key", access_key).finish_non_exhaustive()
+            }
+            Clients::Anybody => f.write_str("Anybody"),
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Pair {
+    access_key: String,
+    secret_key: String,
+}
+
+#[async_trait]
+impl S3Auth for Pair {
+    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
+        if access_key == self.access_key {
+            return Ok(SecretKey::from(self.secret_key.as_str()));
+        }
+        Err(s3_error!(InvalidAccessKeyId, "The AWS Access Key Id you provided is not the gateway's."))
+    }
+}
+
+/// Every request goes to the route.
+struct Nothing;
+
+impl S3 for Nothing {}
+
+/// The body of a request, which the wire layer does not get to see: it would hold signed chunks, and hash what S3 hashes.
+#[derive(Clone)]
+struct Kept(Arc<Mutex<Option<Incoming>>>);
+
+struct Route {
+    gateway: Arc<Gateway>,
+}
+
+#[async_trait]
+impl S3Route for Route {
+    fn is_match(&self, _: &Method, _: &Uri, _: &HeaderMap, _: &mut Extensions) -> bool {
+        true
+    }
+
+    async fn check_access(&self, request: &mut S3Request<Body>) -> S3Result<()> {
+        match (&self.gateway.clients, &request.credentials) {
+            (Clients::Anybody, _) | (Clients::Pair { .. }, Some(_)) => Ok(()),
+            (Clients::Pair { .. }, None) => Err(s3_error!(AccessDenied, "Sign requests with the gateway's key pair")),
+        }
+    }
+
+    async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
+        let answered = match take_apart(&self.gateway.clients, request) {
+            Ok(request) => self.answer(request).await,
+            Err(error) => Err(error),
+        };
+        // Refusals are ordinary answers, and not for the log of errors.
+        answered.or_else(|error| {
+            tracing::debug!(%error, "refused");
+            let response = error.to_http_response()?;
+            let (parts, body) = response.into_parts();
+            Ok(S3Response { status: Some(parts.status), ..S3Response::with_headers(body, parts.headers) })
+        })
+    }
+}
+
+impl Route {
+    async fn answer(&self, request: Request) -> S3Result<S3Response<Body>> {
+        let gateway = &self.gateway;
+        if request.method == Method::POST && request.asks("delete") && request.object().is_none() {
+            return delete::delete_batch(gateway, request).await;
+        }
+        check_rename_source(gateway, &request)?;
+        let named = match request.object() {
+            Some(at) => gateway.names(&at),
+            None => Named::Other,
+        };
+        let is_reading = matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS)
+            || (request.method == Method::POST && request.asks_only(&["select", "select-type"]));
+        let file = match named {
+            _ if is_reading => return passed_on(gateway, request).await,
+            Named::Other => return passed_on(gateway, request).await,
+            Named::Lookalike => {
+                let at = request.object().map(|at| lookalike(&at)).unwrap_or_default();
+                return Err(S3Error::with_message(S3ErrorCode::AccessDenied, at));
+            }
+            Named::LogFile(file) => file,
+        };
+        // What is left of an upload that was begun elsewhere may be taken away.
+        if request.method == Method::DELETE && request.asks_only(&["uploadId"]) {
+            return passed_on(gateway, request).await;
+        }
+        match request.method {
+            Method::DELETE => delete::delete(gateway, file, request).await,
+            Method::PUT if is_plain_put(&request) => create::create(gateway, file, request).await,
+            _ => {
+                let text = format!(
+                    "Lakewarden takes the log file {} by a plain PUT only, as a proposal: no copy, no multipart upload, no \
+                     appending, no change of what is published",
+                    file.key()
+                );
+                Err(S3Error::with_message(S3ErrorCode::AccessDenied, text))
+            }
+        }
+    }
+}
+
+/// Whether a PUT brings the whole object, and nothing but that.
+fn is_plain_put(request: &Request) -> bool {
+    let others = ["x-amz-copy-source", "x-amz-rename-source", "x-amz-write-offset-bytes"];
+    request.query.iter().all(|(name, value)| name == "x-id" && value == "PutObject")
+        && !request.headers.keys().any(|name| others.iter().any(|other| name.as_str().starts_with(other)))
+}
+
+/// A rename takes its source away.
+fn check_rename_source(gateway: &Gateway, request: &Request) -> S3Result<()> {
+    let Some(source) = request.headers.get("x-amz-rename-source") else { return Ok(()) };
+    let source = percent_encoding::percent_decode(source.as_bytes()).decode_utf8_lossy();
+    let key = source.strip_prefix('/').unwrap_or(&source);
+    // With the bucket before it, or without.
+    let with_bucket = key.split_once('/').map(|(_, key)| key);
+    for key in [Some(key), with_bucket].into_iter().flatten() {
+        let at = lakewarden_core::store::ObjectKey::new(request.bucket(), key);
+        if gateway.names(&at) != Named::Other {
+            let text = format!("Lakewarden lets nobody rename the published log file {at}");
+            return Err(S3Error::with_message(S3ErrorCode::AccessDenied, text));
+        }
+    }
+    Ok(())
+}
+
+fn take_apart(clients: &Clients, mut request: S3Request<Body>) -> S3Result<Request> {
+    let kept = request.extensions.remove::<Kept>();
+    let body = kept.and_then(|kept| kept.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    let mut query = decode_query(&request.uri)?;
+    query.retain(|(name, _)| !is_signature(name));
+    let check = match clients {
+        Clients::Pair { secret_key, .. } => chunk_check(&request.headers, secret_key),
+        Clients::Anybody => None,
+    };
+    Ok(Request {
+        method: request.method,
+        path: decode_path(&request.uri)?,
+        query,
+        headers: request.headers,
+        body: body.map(Body::from).unwrap_or_default(),
+        check,
+    })
+}
+
+/// What chunks are checked with, where they are signed: it begins with the signature of the head.
+fn chunk_check(headers: &HeaderMap, secret_key: &str) -> Option<ChunkCheck> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    text("x-amz-content-sha256").filter(|payload| payload.starts_with("STREAMING-AWS4-HMAC-SHA256-"))?;
+    let authorization = text(AUTHORIZATION.as_str())?;
+    let member = |name: &str| {
+        let members = authorization.split([',', ' ']).map(str::trim);
+        members.filter_map(|member| member.split_once('=')).find(|(found, _)| *found == name).map(|(_, value)| value)
+    };
+    let (_, scope) = member("Credential")?.split_once('/')?;
+    let mut parts = scope.split('/');
+    let (_, region, service) = (parts.next()?, parts.next()?, parts.next()?);
+    let date = text("x-amz-date")?;
+    let format = format_description!("[year][month][day]T[hour][minute][second]Z");
+    let moment: OffsetDateTime = PrimitiveDateTime::parse(date, &format).ok()?.assume_utc();
+    let key = generate_signing_key(secret_key, moment.into(), region, service);
+    let signature = member("Signature")?.to_owned();
+    Some(ChunkCheck::new(key.as_ref().to_vec(), date.to_owned(), scope.to_owned(), signature))
+}
+
+/// Requests whose signatures are not looked at look as if they had none.
+fn without_signature(request: &mut http::Request<Incoming>) {
+    request.headers_mut().remove(AUTHORIZATION);
+    let Some(query) = request.uri().query() else { return };
+    let left: Vec<&str> =
+        query.split('&').filter(|pair| !is_signature(pair.split('=').next().unwrap_or_default())).collect();
+    let path = request.uri().path();
+    let target = if left.is_empty() { path.to_owned() } else { format!("{path}?{}", left.join("&")) };
+    let mut parts = request.uri().clone().into_parts();
+    if let Ok(target) = PathAndQuery::try_from(target) {
+        parts.path_and_query = Some(target);
+    }
+    if let Ok(uri) = Uri::from_parts(parts) {
+        *request.uri_mut() = uri;
+    }
+}
+
+/// Forms carry a signature of their own over what they say, which nobody else can make again.
+fn is_form(request: &http::Request<Incoming>) -> bool {
+    let kind = request.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
+    request.method() == Method::POST && kind.is_some_and(|kind| kind.trim_ascii().starts_with(b"multipart/"))
+}
+
+async fn serve_one(
+    service: S3Service,
+    clients: Arc<Gateway>,
+    mut request: http::Request<Incoming>,
+) -> Result<HttpResponse, HttpError> {
+    if is_form(&request) {
+        let error = s3_error!(NotImplemented, "The gateway takes no uploads by forms: use PUT");
+        return error.to_http_response().map_err(|error| HttpError::new(Box::new(error)));
+    }
+    if matches!(clients.clients, Clients::Anybody) {
+        without_signature(&mut request);
+    }
+    let (mut parts, body) = request.into_parts();
+    parts.extensions.insert(Kept(Arc::new(Mutex::new(Some(body)))));
+    service.call(http::Request::from_parts(parts, Body::empty())).await
+}
+
+/// Serves S3 on `listener` until `shutdown` resolves, then lets requests under way end, for ten seconds at most.
+pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl Future<Output = ()>) {
+    let mut builder = S3ServiceBuilder::new(Nothing);
+    builder.set_route(Route { gateway: gateway.clone() });
+    if let Clients::Pair { access_key, secret_key } = &gateway.clients {
+        builder.set_auth(Pair { access_key: access_key.clone(), secret_key: secret_key.clone() });
+    }
+    let service = builder.build();
+    let http = Connections::new(TokioExecutor::new());
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut shutdown => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        let socket = match accepted {
+            Ok((socket, _)) => socket,
+            Err(error) => {
+                tracing::warn!(%error, "the gateway could not accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        if let Err(error) = socket.set_nodelay(true) {
+            tracing::debug!(%error, "no TCP_NODELAY");
+        }
+        let (service, gateway) = (service.clone(), gateway.clone());
+        let answer = service_fn(move |request| serve_one(service.clone(), gateway.clone(), request));
+        let connection = graceful.watch(http.serve_connection(TokioIo::new(socket), answer).into_owned());
+        connections.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended early");
+            }
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
+        tracing::warn!("requests to the gateway were cut off");
+    }
+    connections.shutdown().await;
+}

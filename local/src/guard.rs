@@ -1,0 +1,213 @@
+//! The S3 gateway for unmodified writers: on its own port of the local system, and as a command beside a writer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aws_config::BehaviorVersion;
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use aws_sdk_s3::config::Region;
+use lakewarden_aws::S3Objects;
+use lakewarden_core::store::{Clock, Ids, RandomIds, ReadObjects, SystemClock};
+use lakewarden_gateway::{Access, Clients, Gateway, Settings, SetupError, serve};
+use serde_json::{Value, json};
+use thiserror::Error;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::S3GatewayArgs;
+use crate::register::Catalog;
+use crate::signed::{AwsAccess, CallError};
+use crate::system::{ACCESS_KEY, REGION, SECRET_KEY, Shared, StartError, listen, write_endpoints};
+
+fn fixed(access_key: &str, secret_key: &str) -> SharedCredentialsProvider {
+    SharedCredentialsProvider::new(Credentials::new(access_key, secret_key, None, None, "lakewarden"))
+}
+
+/// The gateway of the local system, which takes the key pair that the embedded S3 takes.
+pub fn embedded(shared: &Shared) -> Result<Arc<Gateway>, SetupError> {
+    let settings = Settings {
+        s3_url: shared.endpoints.s3.clone(),
+        s3_access: Access { credentials: fixed(ACCESS_KEY, SECRET_KEY), region: REGION.to_owned() },
+        objects: shared.app.ports.objects.clone(),
+        commits_url: shared.endpoints.gateway.clone(),
+        commits_access: None,
+        clients: Clients::Pair { access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned() },
+        guarded: Vec::new(),
+        passed: Vec::new(),
+        clock: Arc::new(SystemClock),
+    };
+    Gateway::new(settings).map(Arc::new)
+}
+
+/// The gateway did not start; one line says why and what to do.
+#[derive(Debug, Error)]
+pub enum GuardError {
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    #[error("no Lakewarden answers: {0}; start one, or name its address with --service")]
+    Service(#[from] CallError),
+    #[error("no region is set: name one with --region")]
+    NoRegion,
+    #[error(
+        "there are no credentials to pass requests on with ({0}); set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    )]
+    NoCredentials(String),
+}
+
+/// A gateway that answers. [`Running::stop`] ends it.
+#[derive(Debug)]
+pub struct Running {
+    pub url: String,
+    clients: Clients,
+    s3_url: String,
+    commits_url: String,
+    shutdown: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl fmt::Display for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "S3 at {}, passed on to {}; commits are judged by {}.\n", self.url, self.s3_url, self.commits_url)?;
+        match &self.clients {
+            Clients::Pair { access_key, secret_key } => {
+                writeln!(f, "  AWS_ENDPOINT_URL_S3={} AWS_ALLOW_HTTP=true \\", self.url)?;
+                writeln!(f, "    AWS_ACCESS_KEY_ID={access_key} AWS_SECRET_ACCESS_KEY={secret_key}\n")?;
+            }
+            Clients::Anybody => writeln!(f, "  AWS_ENDPOINT_URL_S3={} AWS_ALLOW_HTTP=true, with any keys\n", self.url)?,
+        }
+        write!(f, "Ctrl-C ends it.")
+    }
+}
+
+impl Running {
+    fn to_json(&self) -> Value {
+        let mut json = json!({"s3": self.url});
+        if let (Clients::Pair { access_key, secret_key }, Some(members)) = (&self.clients, json.as_object_mut()) {
+            members.insert("access_key".to_owned(), access_key.as_str().into());
+            members.insert("secret_key".to_owned(), secret_key.as_str().into());
+        }
+        json
+    }
+
+    /// Requests under way may end.
+    pub async fn stop(self) {
+        self.shutdown.cancel();
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the gateway did not end well");
+        }
+    }
+}
+
+/// What lies behind.
+struct Behind {
+    s3_url: String,
+    access: Access,
+    objects: Arc<dyn ReadObjects>,
+    commits_access: Option<Access>,
+}
+
+/// Starts `lakewarden gateway`.
+pub async fn start(args: &S3GatewayArgs) -> Result<Running, GuardError> {
+    let listener = listen("S3 gateway", args.port, "--port").await?;
+    let behind = behind(args).await?;
+    let clients = match (&args.access_key, &args.secret_key) {
+        _ if args.any_signature => Clients::Anybody,
+        (Some(access_key), Some(secret_key)) => {
+            Clients::Pair { access_key: access_key.clone(), secret_key: secret_key.clone() }
+        }
+        _ => {
+            let text = || RandomIds.uuid().simple().to_string();
+            let access_key: String = text().to_uppercase().chars().take(16).collect();
+            Clients::Pair { access_key: format!("LAKE{access_key}"), secret_key: format!("{}{}", text(), text()) }
+        }
+    };
+    let gateway = Gateway::new(Settings {
+        s3_url: behind.s3_url.clone(),
+        s3_access: behind.access,
+        objects: behind.objects,
+        commits_url: args.service.clone(),
+        commits_access: behind.commits_access,
+        clients: clients.clone(),
+        guarded: args.guard.clone(),
+        passed: args.pass.clone(),
+        clock: Arc::new(SystemClock) as Arc<dyn Clock>,
+    })?;
+    let address = listener.local_addr().map_err(|source| StartError::Port {
+        service: "S3 gateway",
+        port: args.port,
+        flag: "--port",
+        source,
+    })?;
+    let shutdown = CancellationToken::new();
+    let task = tokio::spawn(serve(listener, Arc::new(gateway), shutdown.clone().cancelled_owned()));
+    let running = Running {
+        url: format!("http://{address}"),
+        clients,
+        s3_url: behind.s3_url,
+        commits_url: args.service.clone(),
+        shutdown,
+        task,
+    };
+    if let Some(path) = &args.endpoints_file {
+        write_endpoints(path, &running.to_json())?;
+    }
+    Ok(running)
+}
+
+async fn behind(args: &S3GatewayArgs) -> Result<Behind, GuardError> {
+    let service = AwsAccess::load(args.profile.as_deref(), args.region.as_deref()).await;
+    // Not a laptop's, or none that answers now: what is passed on needs no service, and proposals are answered 503.
+    let laptop = match (&args.s3_endpoint, Catalog::open(&args.service, &service)) {
+        (None, Ok(catalog)) if service.signing_unless_loopback(&args.service, "execute-api")?.is_none() => {
+            catalog.laptop_endpoints().await?
+        }
+        _ => None,
+    };
+    let mut loader = aws_config::defaults(BehaviorVersion::latest());
+    if let Some(profile) = &args.profile {
+        loader = loader.profile_name(profile);
+    }
+    if let Some(region) = &args.region {
+        loader = loader.region(Region::new(region.clone()));
+    }
+    if let Some(laptop) = &laptop {
+        let text = |name: &str| laptop.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        loader = loader
+            .endpoint_url(text("s3"))
+            .credentials_provider(fixed(&text("access_key"), &text("secret_key")))
+            .region(Region::new(text("region")));
+    }
+    if let Some(endpoint) = &args.s3_endpoint {
+        loader = loader.endpoint_url(endpoint);
+    }
+    let sdk = loader.load().await;
+    let region = sdk.region().map(ToString::to_string).ok_or(GuardError::NoRegion)?;
+    let s3_url = match sdk.endpoint_url() {
+        Some(url) => url.to_owned(),
+        None => {
+            std::env::var("AWS_ENDPOINT_URL_S3").ok().filter(|url| !url.is_empty()).unwrap_or_else(|| of_aws(&region))
+        }
+    };
+    let credentials =
+        sdk.credentials_provider().ok_or_else(|| GuardError::NoCredentials("none are configured".into()))?;
+    let provided = credentials.provide_credentials().await;
+    provided.map_err(|error| GuardError::NoCredentials(crate::signed::chain(&error)))?;
+    // By path, like what is passed on.
+    let config = aws_sdk_s3::config::Builder::from(&sdk).endpoint_url(&s3_url).force_path_style(true).build();
+    let access = Access { credentials, region };
+    let signs = service.signing_unless_loopback(&args.service, "execute-api")?;
+    Ok(Behind {
+        s3_url,
+        commits_access: signs.map(|signing| Access { credentials: signing.credentials, region: signing.region }),
+        objects: Arc::new(S3Objects::new(aws_sdk_s3::Client::from_conf(config))),
+        access,
+    })
+}
+
+fn of_aws(region: &str) -> String {
+    let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+    format!("https://s3.{region}.{suffix}")
+}

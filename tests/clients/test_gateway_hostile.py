@@ -1,0 +1,265 @@
+"""Requests at the guarded S3 that try to get past the judge, or to change what is published."""
+
+import json
+import socket
+import time
+import urllib.parse
+
+import pytest
+import requests
+from botocore.exceptions import ClientError
+
+import pyarrow as pa
+
+from conftest import LAKE, Clients
+from delta import Delta
+from guarded import Guarded
+
+
+@pytest.fixture(scope="module")
+def guarded(server):
+    return Clients(Guarded(server))
+
+
+@pytest.fixture
+def delta(guarded, unique):
+    delta = Delta(guarded, unique)
+    delta.write(pa.table({"id": pa.array([1], pa.int64()), "dt": ["a"]}))
+    return delta
+
+
+def log(delta, version):
+    return f"{delta.prefix}/_delta_log/{version:020}.json"
+
+
+COMMIT = b'{"commitInfo":{"operation":"X"}}\n{"txn":{"appId":"a","version":1}}\n'
+BROKEN = b'{"add":{"path":"nowhere.parquet","partitionValues":{},"size":1,"modificationTime":0,"dataChange":true}}\n'
+
+
+def refused(call, **arguments):
+    """Status and message of what must be refused."""
+    with pytest.raises(ClientError) as error:
+        call(**arguments)
+    response = error.value.response
+    return response["ResponseMetadata"]["HTTPStatusCode"], response["Error"].get("Message", "")
+
+
+def everything(clients, delta):
+    pages = clients.s3.get_paginator("list_objects_v2").paginate(Bucket=LAKE, Prefix=delta.prefix + "/")
+    found = (entry for page in pages for entry in page.get("Contents", []))
+    return {entry["Key"]: (entry["ETag"], entry["LastModified"]) for entry in found if "_staged_commits/" not in entry["Key"]}
+
+
+def test_a_published_log_file_stays_as_it_is(guarded, delta, clients):
+    s3, key = guarded.s3, log(delta, 0)
+    before = everything(clients, delta)
+    put = {"Bucket": LAKE, "Key": key}
+    assert refused(s3.put_object, **put, Body=COMMIT, IfNoneMatch="*")[0] == 412
+    status, text = refused(s3.put_object, **put, Body=COMMIT)
+    assert status == 403 and "published" in text
+    etag = s3.head_object(**put)["ETag"]
+    assert refused(s3.put_object, **put, Body=COMMIT, IfMatch=etag)[0] == 403
+    assert refused(s3.delete_object, **put)[0] == 403
+    assert refused(s3.delete_object, **put, VersionId="null")[0] == 403
+    other = f"{delta.prefix}/other.json"
+    s3.put_object(Bucket=LAKE, Key=other, Body=COMMIT)
+    assert refused(s3.copy_object, **put, CopySource={"Bucket": LAKE, "Key": other})[0] == 403
+    assert refused(s3.copy_object, **put, CopySource=put, MetadataDirective="REPLACE")[0] == 403
+    assert refused(s3.create_multipart_upload, **put)[0] == 403
+    assert refused(s3.put_object_tagging, **put, Tagging={"TagSet": []})[0] == 403
+    assert refused(s3.put_object_acl, **put, ACL="public-read")[0] == 403
+    answer = s3.delete_objects(Bucket=LAKE, Delete={"Objects": [{"Key": key}, {"Key": other}]})
+    assert [one["Key"] for one in answer["Deleted"]] == [other]
+    assert [(one["Key"], one["Code"]) for one in answer["Errors"]] == [(key, "AccessDenied")]
+    quiet = s3.delete_objects(Bucket=LAKE, Delete={"Objects": [{"Key": key}], "Quiet": True})
+    assert [one["Key"] for one in quiet["Errors"]] == [key]
+    assert everything(clients, delta) == before
+    # The very same bytes change nothing.
+    body = s3.get_object(**put)["Body"].read()
+    assert s3.put_object(**put, Body=body)["ETag"] == etag
+    assert everything(clients, delta) == before
+
+
+def test_no_way_around_the_judge_leads_onto_a_log_name(guarded, delta, clients):
+    s3, key = guarded.s3, log(delta, 1)
+    other = f"{delta.prefix}/other.json"
+    s3.put_object(Bucket=LAKE, Key=other, Body=BROKEN)
+    put = {"Bucket": LAKE, "Key": key}
+    before = everything(clients, delta)
+    assert refused(s3.copy_object, **put, CopySource={"Bucket": LAKE, "Key": other})[0] == 403
+    assert refused(s3.create_multipart_upload, **put)[0] == 403
+    # An upload that was begun past the gateway.
+    upload = clients.s3.create_multipart_upload(**put)["UploadId"]
+    assert refused(s3.upload_part, **put, UploadId=upload, PartNumber=1, Body=BROKEN)[0] == 403
+    part = clients.s3.upload_part(**put, UploadId=upload, PartNumber=1, Body=BROKEN)
+    done = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+    assert refused(s3.complete_multipart_upload, **put, UploadId=upload, MultipartUpload=done)[0] == 403
+    s3.abort_multipart_upload(**put, UploadId=upload)
+    for options in ({}, {"IfNoneMatch": "*"}):
+        status, text = refused(s3.put_object, **put, Body=BROKEN, **options)
+        assert status == 403 and "FILE_MISSING" in text
+    assert refused(s3.put_object, **put, Body=b"no json", IfNoneMatch="*")[0] == 403
+    assert refused(s3.put_object, **put, Body=b"\xff\xfe", IfNoneMatch="*")[0] == 403
+    assert refused(s3.put_object, **put, Body=b"", IfNoneMatch="*")[0] == 403
+    ahead = refused(s3.put_object, Bucket=LAKE, Key=log(delta, 5), Body=COMMIT, IfNoneMatch="*")
+    assert ahead[0] == 403 and "VERSION_AHEAD" in ahead[1]
+    assert refused(s3.put_object, **put, Body=COMMIT, ContentMD5="AAAAAAAAAAAAAAAAAAAAAA==")[0] == 400
+    for more in ({"Metadata": {"a": "b"}}, {"ServerSideEncryption": "aws:kms"}, {"StorageClass": "GLACIER"}, {"Tagging": "a=b"}):
+        assert refused(s3.put_object, **put, Body=COMMIT, **more)[0] == 501, more
+    address = s3.generate_presigned_url("put_object", Params=put)
+    assert requests.put(address, data=BROKEN, timeout=60).status_code == 403
+    form = s3.generate_presigned_post(LAKE, key)
+    assert requests.post(form["url"], data=form["fields"], files={"file": BROKEN}, timeout=60).status_code == 501
+    assert everything(clients, delta) == before
+    # And the right way works.
+    assert requests.put(address, data=COMMIT, timeout=60).status_code == 200
+    assert delta.version() == 1
+
+
+def lookalikes(delta):
+    name = f"{1:020}.json"
+    table = delta.prefix
+    return [
+        f"{table}//_delta_log/{name}", f"{table}/_delta_log//{name}", f"{table}/_delta_log/./{name}", f"{table}/./_delta_log/{name}",
+        f"{table}/x/../_delta_log/{name}", f"/{table}/_delta_log/{name}", f"{table}/_DELTA_LOG/{name}", f"{table}/_delta_log/{name.upper()}",
+        f"{table}/_delta_log%2F{name}", f"{table}/%5Fdelta_log/{name}", f"{table}/_delta_log/{name}/", f"{table}/_delta_log/{name} ",
+        f"{table}\\_delta_log\\{name}", f"{table}/_delta_log/1.json", f"{table}/_delta_log/0{name}", f"{table}/_delta_log/{'9' * 20}.json",
+    ]
+
+
+class Raw:
+    """Signed requests whose path is what a test says, byte for byte."""
+
+    def __init__(self, server):
+        self.server = server
+        self.host = server.endpoints["guarded_s3"].removeprefix("http://")
+
+    def __call__(self, method, path, body=b"", headers=(), query=""):
+        from botocore.auth import SigV4Auth
+        from botocore.awsrequest import AWSRequest
+        from botocore.credentials import Credentials
+        import datetime, hashlib, hmac
+
+        endpoints = self.server.endpoints
+        now = datetime.datetime.now(datetime.timezone.utc)
+        stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
+        payload = hashlib.sha256(body).hexdigest()
+        signed = {"host": self.host, "x-amz-content-sha256": payload, "x-amz-date": stamp} | dict(headers)
+        canonical_path = urllib.parse.quote(urllib.parse.unquote_to_bytes(path), safe="/~-_.")
+        pairs = sorted(urllib.parse.parse_qsl(query, keep_blank_values=True))
+        canonical_query = "&".join(f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}" for k, v in pairs)
+        names = ";".join(sorted(signed))
+        lines = "".join(f"{name}:{signed[name].strip()}\n" for name in sorted(signed))
+        canonical = "\n".join([method, canonical_path, canonical_query, lines, names, payload])
+        scope = f"{day}/{endpoints['region']}/s3/aws4_request"
+        text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+        key = ("AWS4" + endpoints["secret_key"]).encode()
+        for part in (day, endpoints["region"], "s3", "aws4_request"):
+            key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+        signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+        signed["authorization"] = f"AWS4-HMAC-SHA256 Credential={endpoints['access_key']}/{scope}, SignedHeaders={names}, Signature={signature}"
+        target = path + ("?" + query if query else "")
+        head = f"{method} {target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in signed.items())
+        head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        host, port = self.host.split(":")
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
+            connection.sendall(head.encode("latin-1") + body)
+            answer = b""
+            while data := connection.recv(65536):
+                answer += data
+        return int(answer.split(b" ", 2)[1]), answer
+
+
+@pytest.fixture(scope="module")
+def raw(server):
+    return Raw(server)
+
+
+def test_other_spellings_of_log_names_are_never_written(guarded, delta, clients, raw):
+    before = everything(clients, delta)
+    for key in lookalikes(delta):
+        path = "/" + LAKE + "/" + urllib.parse.quote(key, safe="/")
+        status, answer = raw("PUT", path, COMMIT)
+        assert status == 403 and b"AccessDenied" in answer, (key, answer)
+        assert raw("PUT", path, COMMIT, {"if-none-match": "*"})[0] == 403, key
+        assert raw("PUT", path, b"", {"x-amz-copy-source": f"/{LAKE}/{delta.prefix}/x"})[0] == 403, key
+        assert raw("POST", path, b"", query="uploads=")[0] == 403, key
+        assert raw("DELETE", path)[0] == 403, key
+        assert raw("HEAD", path)[0] == 404, key
+    answer = guarded.s3.delete_objects(Bucket=LAKE, Delete={"Objects": [{"Key": key} for key in lookalikes(delta) if not key.endswith("/ ")]})
+    assert not answer.get("Deleted"), answer
+    assert everything(clients, delta) == before
+
+
+def test_encodings_of_the_very_name_are_the_name(guarded, delta, clients, raw):
+    version = 1
+    for spelling in (
+        f"/{LAKE}/{delta.prefix}/%5fdelta%5Flog/{version:020}.json",
+        f"/{LAKE}/{delta.prefix}/_delta_log/{version:020}%2Ejson",
+        f"/{LAKE}/{delta.prefix}%2F_delta_log%2F%30{version:019}.json",
+        f"/{LAKE}%2F{delta.prefix}/_delta_log/{version:020}.json",
+    ):
+        status, answer = raw("PUT", spelling, BROKEN, {"if-none-match": "*"})
+        assert status == 403 and b"FILE_MISSING" in answer, (spelling, answer)
+        assert raw("DELETE", spelling.replace(f"{version:020}", f"{0:020}").replace(f"%30{version:019}", f"{0:020}"))[0] == 403, spelling
+    assert raw("POST", f"/{LAKE}", f"<Delete><Object><Key>{log(delta, 0)}</Key></Object></Delete>".encode(), query="%64elete=")[1].count(b"AccessDenied") == 1
+    escaped = log(delta, 0).replace("_", "&#95;")
+    answer = raw("POST", f"/{LAKE}/", f"<Delete><Object><Key>{escaped}</Key></Object></Delete>".encode(), query="delete=")
+    assert b"AccessDenied" in answer[1], answer
+    assert raw("PUT", f"/{LAKE}/{delta.prefix}/_delta_log/%FF.json", COMMIT)[0] == 400
+    assert delta.version() == 0
+
+
+def test_logs_are_cleaned_up_after_checkpoints_only(guarded, delta, clients):
+    s3 = guarded.s3
+    for number in range(2, 5):
+        delta.write(pa.table({"id": pa.array([number], pa.int64()), "dt": ["a"]}), mode="append")
+    assert refused(s3.delete_object, Bucket=LAKE, Key=log(delta, 0))[0] == 403
+    # A file that only has the name of a checkpoint is none.
+    fake = f"{delta.prefix}/_delta_log/{3:020}.checkpoint.parquet"
+    s3.put_object(Bucket=LAKE, Key=fake, Body=b"PAR1 nothing")
+    status, text = refused(s3.delete_object, Bucket=LAKE, Key=log(delta, 0))
+    assert status == 403 and "cannot be used" in text, text
+    s3.delete_object(Bucket=LAKE, Key=fake)
+    # One that tells of another state is none either.
+    other = Delta(guarded, delta.prefix.removeprefix("delta/") + "-other")
+    other.write(pa.table({"id": pa.array([99], pa.int64()), "dt": ["a"]}))
+    for number in range(3):
+        other.write(pa.table({"id": pa.array([number], pa.int64()), "dt": ["a"]}), mode="append")
+    other.open().create_checkpoint()
+    foreign = s3.get_object(Bucket=LAKE, Key=f"{other.prefix}/_delta_log/{3:020}.checkpoint.parquet")["Body"].read()
+    s3.put_object(Bucket=LAKE, Key=fake, Body=foreign)
+    status, text = refused(s3.delete_object, Bucket=LAKE, Key=log(delta, 0))
+    assert status == 403 and "says other" in text, text
+    s3.delete_object(Bucket=LAKE, Key=fake)
+
+    delta.open().create_checkpoint()
+    assert refused(s3.delete_object, Bucket=LAKE, Key=log(delta, 3))[0] == 403, "the checkpoint's own version stays"
+    s3.delete_object(Bucket=LAKE, Key=log(delta, 0))
+    answer = s3.delete_objects(Bucket=LAKE, Delete={"Objects": [{"Key": log(delta, version)} for version in range(4)]})
+    assert sorted(one["Key"] for one in answer["Deleted"]) == [log(delta, 0), log(delta, 1), log(delta, 2)]
+    assert [one["Key"] for one in answer["Errors"]] == [log(delta, 3)]
+    assert delta.ids() == [1, 2, 3, 4]
+    delta.write(pa.table({"id": pa.array([5], pa.int64()), "dt": ["a"]}), mode="append")
+    assert delta.ids() == [1, 2, 3, 4, 5]
+
+
+def test_of_two_at_once_one_has_the_version(guarded, delta):
+    import concurrent.futures
+
+    def work(number):
+        body = json.dumps({"commitInfo": {"operation": "X"}}) + "\n" + json.dumps({"txn": {"appId": f"a{number}", "version": 1}})
+        try:
+            guarded.s3.put_object(Bucket=LAKE, Key=log(delta, 1), Body=body.encode(), IfNoneMatch="*")
+            return number
+        except ClientError as error:
+            assert error.response["ResponseMetadata"]["HTTPStatusCode"] == 412, error
+            return None
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        won = [number for number in pool.map(work, range(6)) if number is not None]
+    assert len(won) == 1
+    body = guarded.s3.get_object(Bucket=LAKE, Key=log(delta, 1))["Body"].read()
+    assert f'"a{won[0]}"'.encode() in body
+    # Who was told that it is there is told that it is taken.
+    assert refused(guarded.s3.put_object, Bucket=LAKE, Key=log(delta, 1), Body=body, IfNoneMatch="*")[0] == 412
