@@ -85,7 +85,7 @@ pub async fn delete_batch(gateway: &Gateway, mut request: Request) -> S3Result<S
         .collect();
     if batch.objects.is_empty() {
         let output = DeleteObjectsOutput { errors: Some(errors), ..DeleteObjectsOutput::default() };
-        return Ok(as_xml(&output)?);
+        return as_xml(&output);
     }
     // What was understood is what is passed on, not what it was read from.
     let body = to_xml(&batch)?;
@@ -173,7 +173,7 @@ fn as_xml(value: &impl Serialize) -> S3Result<S3Response<Body>> {
 
 /// S3's answer with more errors.
 fn with_errors(answer: &str, errors: &[Error]) -> S3Result<Bytes> {
-    let output = DeleteObjectsOutput { errors: Some(errors.to_vec().into()), ..DeleteObjectsOutput::default() };
+    let output = DeleteObjectsOutput { errors: Some(errors.to_vec()), ..DeleteObjectsOutput::default() };
     let ours = to_xml(&output)?;
     let ours = String::from_utf8_lossy(&ours);
     let unreadable = || s3_error!(InternalError, "S3's answer to a batch of deletions was not understood");

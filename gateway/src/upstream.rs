@@ -32,7 +32,7 @@ const CLIENTS_OWN: [&str; 5] =
 #[derive(Debug, Error)]
 pub enum UpstreamError {
     #[error("S3 at {address} does not answer: {cause}")]
-    Unreachable { address: Address, cause: String },
+    Unreachable { address: Box<Address>, cause: String },
     #[error("requests to S3 cannot be signed: {0}")]
     Sign(#[from] SignError),
     #[error("the request cannot be passed on: {0}")]
@@ -71,7 +71,7 @@ impl Upstream {
             }
         };
         let unreachable =
-            |error| UpstreamError::Unreachable { address: self.address.clone(), cause: crate::chain(&error) };
+            |error| UpstreamError::Unreachable { address: Box::new(self.address.clone()), cause: crate::chain(&error) };
         let mut response = sent.map_err(unreachable)?;
         remove_hop_by_hop(response.headers_mut());
         Ok(response)

@@ -17,9 +17,9 @@ pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Value,
     /// Where to ask for what there is no answer to yet.
-    pub(crate) ask_at: Option<String>,
+    pub(crate) ask_at: Option<Box<str>>,
     /// Methods that there are, where the one of the call is none of them.
-    pub(crate) allow: Option<String>,
+    pub(crate) allow: Option<Box<str>>,
 }
 
 impl Answer {
@@ -54,7 +54,7 @@ impl Answer {
         if let Some(body) = body.as_object_mut() {
             body.insert("ask".into(), ask_at.as_str().into());
         }
-        Answer { ask_at: Some(ask_at), ..Answer::plain(202, body) }
+        Answer { ask_at: Some(ask_at.into()), ..Answer::plain(202, body) }
     }
 
     /// No verdict: nothing is lost, and `proposal_id` finds the proposal again.

@@ -72,7 +72,7 @@ fn other_method(call: &Call, methods: &[&str]) -> Answer {
     let allow = methods.join(", ");
     let text = format!("{} has no {}", call.path, call.method);
     let answer = Answer::error(405, "MethodNotAllowed", text, &format!("there are: {allow}"));
-    Answer { allow: Some(allow), ..answer }
+    Answer { allow: Some(allow.into()), ..answer }
 }
 
 fn unknown(call: &Call) -> Answer {
