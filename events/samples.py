@@ -813,7 +813,7 @@ SAMPLES = [
         rest("POST", LEASES, {"prefixes": [f"s3://lake/{VISITS}/data/"], "ttl_seconds": 600, "holder": "nightly"}),
         "A writer announces what it is about to write",
         "optimizer",
-        answer(201, {"lease_id": ANY, "prefixes": [f"s3://lake/{VISITS}/data"], "holder": "nightly", "missing": []}),
+        answer(201, {"lease_id": ANY, "prefixes": [f"s3://lake/{VISITS}/data/"], "holder": "nightly", "missing": []}),
         then=[{"file": "apigateway-list_leases-granted.json", "expect": answer(200)}],
     ),
     sample(
