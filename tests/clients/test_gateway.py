@@ -29,7 +29,8 @@ def compared(ways, unique, deed):
     """What a deed answers by both ways; they must be the same. It may answer what names its own prefix."""
     answers = {}
     for way, clients in ways.items():
-        prefix = f"through/{unique}/{way}/"
+        # Of one length, since answers that name it say their own.
+        prefix = f"through/{unique}/{way[0]}/"
         answers[way] = repr(steady(deed(clients, prefix))).replace(prefix, "PREFIX/").replace(clients.server.endpoints["s3"], "S3")
     assert answers["guarded"] == answers["plain"]
     return answers["plain"]
@@ -189,7 +190,7 @@ def test_pyarrow_s_file_system(ways, unique):
         endpoints = clients.server.endpoints
         fs = pyarrow.fs.S3FileSystem(
             access_key=endpoints["access_key"], secret_key=endpoints["secret_key"], region=endpoints["region"],
-            endpoint_override=endpoints["s3"].removeprefix("http://"), scheme="http",
+            endpoint_override=endpoints["s3"].removeprefix("http://"), scheme="http", connect_timeout=60, request_timeout=60,
         )
         root = f"{LAKE}/{prefix}data"
         rows = pa.table({"id": list(range(1000)), "day": [str(number % 3) for number in range(1000)]})

@@ -30,7 +30,7 @@ def guarded(server):
 
 
 def rows(*ids, v="x"):
-    return pa.table({"id": pa.array(ids, pa.int64()), "v": [v] * len(ids)})
+    return pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array([v] * len(ids), pa.string())})
 
 
 def content(table):
@@ -139,11 +139,11 @@ def test_a_refused_commit_tells_its_writer_why(guarded, unique, server):
     assert by_status == ["committed", "committed", "rejected"]
 
 
-def test_what_was_missing_may_be_brought(guarded, unique, server):
+def test_what_was_missing_may_be_brought(guarded, clients, unique):
     """The same bytes, put again after their reason to be refused is gone, are judged again."""
     delta = Delta(guarded, unique)
     delta.write(rows(1))
-    proposal = Delta(guarded, unique).fork_append(rows(2))
+    proposal = Delta(clients, unique).fork_append(rows(2))
     key = f"{delta.prefix}/_delta_log/{1:020}.json"
     file = f"{delta.prefix}/{proposal.added()[0]['path']}"
     body = guarded.s3.get_object(Bucket=LAKE, Key=file)["Body"].read()
