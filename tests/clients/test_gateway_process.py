@@ -39,9 +39,9 @@ class GatewayProcess:
         self.folder, self.server = folder, server
         self.file = folder / f"gateway-{time.monotonic_ns()}.json"
         self.log = folder / "gateway.txt"
+        service = [] if "--service" in options else ["--service", server.endpoints["gateway"]]
         self.command = [
-            str(lakewarden_server.BINARY), "gateway", "--port", str(port), "--service", server.endpoints["gateway"],
-            "--endpoints-file", str(self.file), *options,
+            str(lakewarden_server.BINARY), "gateway", "--port", str(port), *service, "--endpoints-file", str(self.file), *options,
         ]
         self.environment = environment
 

@@ -196,7 +196,7 @@ def test_pyiceberg_does_the_same(ways, unique):
         catalog = clients.iceberg()
         name = f"{unique}_{way}"
         catalog.create_namespace(name)
-        table = catalog.create_table(f"{name}.t", schema=rows().schema, location=f"s3://{LAKE}/iceberg/{unique}/{way}")
+        table = catalog.create_table(f"{name}.t", schema=rows(1).schema, location=f"s3://{LAKE}/iceberg/{unique}/{way}")
         table.append(rows(1, 2))
         table.append(rows(3))
         table.delete("id = 1")

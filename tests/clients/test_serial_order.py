@@ -7,6 +7,7 @@ import itertools
 import random
 
 import pytest
+from lakewarden.errors import NothingCommitted
 
 from changes import BASE, Append, Delete, Optimize, Overwrite, OverwriteDay, Raise, create, fork
 
@@ -66,9 +67,9 @@ def test_what_is_admitted_has_a_serial_order(clients, sail, unique, kind, seed):
     for change, engine in made:
         try:
             proposals.append((fork(table, change, engine, sail), change))
-        except AssertionError as nothing:
+        except NothingCommitted:
             # A change of no row makes no commit.
-            assert "one commit was expected" in str(nothing), nothing
+            pass
     chance.shuffle(proposals)
     for proposal, _ in proposals:
         table.put_staged(proposal)

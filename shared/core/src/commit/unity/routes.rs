@@ -34,10 +34,12 @@ pub fn find<'a, C: Copy>(routes: &[Route<C>], method: &str, segments: &[&'a str]
     fitting.find_map(|route| Some((route.call, parameters(route.path, segments)?)))
 }
 
-/// Methods that the routes have for a path.
+/// Methods that the routes have for a path; where one is written out, those of that alone, since its last segment is no
+/// parameter of another.
 pub fn methods_of<C>(routes: &[Route<C>], segments: &[&str]) -> Vec<&'static str> {
-    let fitting = routes.iter().filter(|route| parameters(route.path, segments).is_some());
-    fitting.map(|route| route.method.name()).collect()
+    let fitting = || routes.iter().filter(|route| parameters(route.path, segments).is_some());
+    let fewest = fitting().map(|route| route.path.matches('{').count()).min();
+    fitting().filter(|route| Some(route.path.matches('{').count()) == fewest).map(|route| route.method.name()).collect()
 }
 
 fn parameters<'a>(path: &str, segments: &[&'a str]) -> Option<Vec<&'a str>> {
@@ -75,7 +77,8 @@ mod tests {
             let segments: Vec<&str> = path.split('/').collect();
             assert_eq!(find(&routes, method, &segments), expected, "{method} {path}");
         }
-        assert_eq!(methods_of(&routes, &["a", "all"]), ["GET", "GET"]);
+        assert_eq!(methods_of(&routes, &["a", "all"]), ["GET"]);
+        assert_eq!(methods_of(&routes, &["a", "x"]), ["GET"]);
         assert_eq!(methods_of(&routes, &["b"]), [""; 0]);
     }
 }
