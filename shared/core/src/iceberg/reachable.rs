@@ -4,7 +4,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use super::manifest::{AvroKind, is_avro, kind_of};
 use super::{IcebergError, ManifestEntry, ManifestRef, TableMetadata, read_manifest, read_manifest_list};
-use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey, ReadObjects};
+use crate::store::{ByteRange, GetOptions, Object, ObjectError, ObjectKey, ObjectMeta, ReadObjects};
 
 /// Manifests and lists read at the same time. A manifest has about 8 MB, so this bounds memory as well.
 pub const MANIFEST_CONCURRENCY: usize = 8;
@@ -20,7 +20,7 @@ pub struct Reachable {
     walked: HashSet<ObjectKey>,
 }
 
-async fn fetch(objects: &dyn ReadObjects, what: &'static str, at: &ObjectKey) -> Result<bytes::Bytes, IcebergError> {
+async fn fetch(objects: &dyn ReadObjects, what: &'static str, at: &ObjectKey) -> Result<Object, IcebergError> {
     // The range keeps a giant out of memory.
     let range = Some(ByteRange::From { start: 0, length: FILE_MAX_BYTES });
     match objects.get(at, &GetOptions { range, if_match: None }).await {
@@ -28,7 +28,7 @@ async fn fetch(objects: &dyn ReadObjects, what: &'static str, at: &ObjectKey) ->
             let message = format!("it has {} bytes; at most {FILE_MAX_BYTES} are read", object.meta.size_bytes);
             Err(IcebergError::unreadable(what, at, message))
         }
-        Ok(object) => Ok(object.bytes),
+        Ok(object) => Ok(object),
         Err(ObjectError::NotFound(_)) => Err(IcebergError::Missing { what, at: at.clone() }),
         // An empty object has no first byte.
         Err(ObjectError::InvalidRange(_)) => Err(IcebergError::unreadable(what, at, "it is empty")),
@@ -39,7 +39,7 @@ async fn fetch(objects: &dyn ReadObjects, what: &'static str, at: &ObjectKey) ->
 
 /// Reads a metadata file.
 pub async fn load_metadata(objects: &dyn ReadObjects, at: &ObjectKey) -> Result<TableMetadata, IcebergError> {
-    TableMetadata::parse(&fetch(objects, "table metadata", at).await?, at)
+    TableMetadata::parse(&fetch(objects, "table metadata", at).await?.bytes, at)
 }
 
 /// Reads one manifest, for files that no metadata names.
@@ -47,7 +47,7 @@ pub async fn load_manifest(
     objects: &dyn ReadObjects,
     manifest: ManifestRef,
 ) -> Result<Vec<ManifestEntry>, IcebergError> {
-    read_manifest(&fetch(objects, "a manifest", &manifest.at).await?, &manifest)
+    read_manifest(&fetch(objects, "a manifest", &manifest.at).await?.bytes, &manifest)
 }
 
 /// Every file that an Avro file names which no metadata names: a manifest or a manifest list, with the manifests of the
@@ -56,7 +56,7 @@ pub async fn load_attempt(objects: &dyn ReadObjects, at: &ObjectKey) -> Result<V
     let bytes = match fetch(objects, "a manifest of no snapshot", at).await {
         // Given up since the listing.
         Err(IcebergError::Missing { .. }) => return Ok(Vec::new()),
-        other => other?,
+        other => other?.bytes,
     };
     if !is_avro(&bytes) {
         return Ok(Vec::new());
@@ -109,11 +109,11 @@ pub trait Visit: Send {
     /// Metadata, lists, manifests, statistics.
     fn metadata(&mut self, at: &ObjectKey);
 
-    /// A manifest that was read. Nobody else is told what it names.
-    fn manifest(&mut self, manifest: &ManifestRef, named: &[ManifestEntry]);
+    /// A manifest that was read, and the object that it was. Nobody else is told what it names.
+    fn manifest(&mut self, manifest: &ManifestRef, named: &[ManifestEntry], read: &ObjectMeta);
 
-    /// A list that was read.
-    fn list(&mut self, _at: &ObjectKey, _manifests: &[ManifestRef]) {}
+    /// A list that was read, and the object that it was.
+    fn list(&mut self, _at: &ObjectKey, _manifests: &[ManifestRef], _read: &ObjectMeta) {}
 
     /// What a list names, if that is known: it is not read then.
     fn known_list(&mut self, _at: &ObjectKey) -> Option<Vec<ManifestRef>> {
@@ -133,7 +133,7 @@ impl Visit for SinkVisit<'_, '_> {
         (self.0)(Named::Metadata(at));
     }
 
-    fn manifest(&mut self, _: &ManifestRef, named: &[ManifestEntry]) {
+    fn manifest(&mut self, _: &ManifestRef, named: &[ManifestEntry], _: &ObjectMeta) {
         named.iter().for_each(|entry| (self.0)(Named::Content { at: &entry.at, added_by: entry.added_by }));
     }
 }
@@ -142,6 +142,11 @@ impl Reachable {
     /// Whether a list or manifest was walked.
     pub fn has_walked(&self, at: &ObjectKey) -> bool {
         self.walked.contains(at)
+    }
+
+    /// Lets the next walk read some lists and manifests again. One that is named by a list is found through it alone.
+    pub fn forget(&mut self, is_doubted: impl Fn(&ObjectKey) -> bool) {
+        self.walked.retain(|at| !is_doubted(at));
     }
 
     /// Hands every file that `metadata` (read at `at`) names, and `at` itself, to `sink`; files may come more than once.
@@ -198,12 +203,13 @@ impl Reachable {
         visit: &mut dyn Visit,
     ) -> Result<(), IcebergError> {
         let mut reads = stream::iter(group.into_iter().map(|manifest| async move {
-            let named = load_manifest(objects, manifest.clone()).await?;
-            Ok::<_, IcebergError>((manifest, named))
+            let read = fetch(objects, "a manifest", &manifest.at).await?;
+            let named = read_manifest(&read.bytes, &manifest)?;
+            Ok::<_, IcebergError>((manifest, named, read.meta))
         }))
         .buffer_unordered(MANIFEST_CONCURRENCY);
-        while let Some((manifest, named)) = reads.try_next().await? {
-            visit.manifest(&manifest, &named);
+        while let Some((manifest, named, read)) = reads.try_next().await? {
+            visit.manifest(&manifest, &named, &read);
             self.walked.insert(manifest.at);
         }
         Ok(())
@@ -237,8 +243,8 @@ impl Reachable {
             None => true,
         });
         let mut reads = stream::iter(lists.into_iter().map(|(at, data_files)| async move {
-            let bytes = fetch(objects, "a manifest list", &at).await?;
-            let manifests = read_manifest_list(&bytes, &at)?;
+            let read = fetch(objects, "a manifest list", &at).await?;
+            let manifests = read_manifest_list(&read.bytes, &at)?;
             match data_files {
                 // Cut off behind its header it would still be a good list, of nothing.
                 Some(count) if entries_of(&manifests).is_some_and(|entries| entries < count) => {
@@ -246,12 +252,12 @@ impl Reachable {
                         format!("its manifests have fewer than the {count} entries that its snapshot must have");
                     Err(IcebergError::unreadable("a manifest list", &at, message))
                 }
-                _ => Ok((at, manifests)),
+                _ => Ok((at, manifests, read.meta)),
             }
         }))
         .buffer_unordered(MANIFEST_CONCURRENCY);
-        while let Some((at, manifests)) = reads.try_next().await? {
-            visit.list(&at, &manifests);
+        while let Some((at, manifests, read)) = reads.try_next().await? {
+            visit.list(&at, &manifests, &read);
             found.extend(manifests);
         }
         drop(reads);

@@ -2,16 +2,18 @@
 //! not know, and metadata files. No decision falls here, since the end of a listing may protect what came at its
 //! beginning, and what lies above or beside the scope what is in it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::SweepError;
+use super::blob::hash64;
 use super::flink::TempManifest;
+use super::refs::exact_hash;
 use crate::iceberg::is_metadata_name;
 use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::location::Location;
-use crate::store::{ListRequest, Listed, ObjectKey, ReadObjects};
+use crate::store::{ETag, ListRequest, Listed, ObjectKey, ReadObjects};
 
 /// Folders whose presence below a prefix makes that prefix the root of a table.
 const ROOT_SIGNS: [(&str, Sign); 2] = [("_delta_log", Sign::DeltaLog), (".hoodie", Sign::Hoodie)];
@@ -51,6 +53,19 @@ pub struct Survey {
     pub young_since_ms: i64,
     /// Last keys of pages, to share out the next listing by.
     pub pages: Vec<String>,
+    /// Lists and manifests that were taken for what an earlier run had read, and that were not seen to be the same
+    /// objects still: hashes of their keys, and of the objects that were read.
+    pub unconfirmed: HashMap<u64, u64>,
+}
+
+/// Only what is so named is looked for in listings.
+pub fn has_avro_name(at: &str) -> bool {
+    at.ends_with(".avro")
+}
+
+/// A hash of one state of an object: another one has another tag or another size.
+pub fn state_hash(etag: &ETag, size_bytes: u64) -> u64 {
+    hash64(&[etag.0.as_bytes(), b"/", &size_bytes.to_le_bytes()])
 }
 
 /// A request for the pages below `folder`.
@@ -66,6 +81,7 @@ pub fn list_request(folder: &Location) -> ListRequest {
 impl Survey {
     pub fn note(&mut self, bucket: &str, object: &Listed) {
         self.note_signs(object);
+        self.confirm(bucket, object);
         let name = object.key.rsplit('/').next().unwrap_or_default();
         let file = || MetadataFile {
             at: ObjectKey::new(bucket, object.key.clone()),
@@ -78,9 +94,25 @@ impl Survey {
         }
     }
 
+    /// Takes a list or manifest off the unconfirmed ones if it is what was read.
+    fn confirm(&mut self, bucket: &str, object: &Listed) {
+        if self.unconfirmed.is_empty() || !has_avro_name(&object.key) {
+            return;
+        }
+        let hash = exact_hash(&ObjectKey::new(bucket, object.key.clone()));
+        if self.unconfirmed.get(&hash) == Some(&state_hash(&object.etag, object.size_bytes)) {
+            self.unconfirmed.remove(&hash);
+        }
+    }
+
+    /// What is unconfirmed still.
+    pub fn doubted(&self) -> HashSet<u64> {
+        self.unconfirmed.keys().copied().collect()
+    }
+
     /// Notes a file that nothing references and that is not old.
     pub fn note_unreferenced(&mut self, at: ObjectKey, last_modified_ms: i64) {
-        if at.key.ends_with(".avro") {
+        if has_avro_name(&at.key) {
             self.attempts.push(MetadataFile { at, last_modified_ms });
         }
     }
@@ -253,7 +285,6 @@ fn root_of_metadata(folder: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::ETag;
 
     fn survey(keys: &[&str]) -> Survey {
         let mut survey = Survey::default();

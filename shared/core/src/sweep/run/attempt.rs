@@ -226,6 +226,7 @@ impl<'a> Attempt<'a> {
         }
         if self.stage == Stage::Surveying {
             self.survey(known).await?;
+            known.check_believed().await?;
             self.load_leases(known).await?;
             known.examine().await?;
             (self.stage, self.ranges) = (Stage::Judging, Vec::new());

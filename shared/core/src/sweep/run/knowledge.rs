@@ -179,6 +179,17 @@ impl Knowledge<'_> {
         }
     }
 
+    /// Reads what the listing did not show as it was when an earlier run read it: removed since, torn, or written anew.
+    pub(super) async fn check_believed(&mut self) -> Result<(), SweepError> {
+        let doubted = self.survey.doubted();
+        if let Some(own) = self.sources.first_mut().filter(|_| !doubted.is_empty()) {
+            own.source.read_again(&doubted, &mut self.references).await?;
+            self.delays.absorb(own.source.take_delays());
+        }
+        self.survey.unconfirmed.clear();
+        Ok(())
+    }
+
     /// Looks at strays and at signs of unknown tables.
     pub(super) async fn examine(&mut self) -> Result<(), SweepError> {
         self.survey.young_since_ms = self.started_ms.saturating_sub(self.retention_ms);

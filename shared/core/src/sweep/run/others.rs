@@ -65,6 +65,7 @@ impl<'a> Attempt<'a> {
             let loaded = own.source.load(&mut known.references, until_ms).await;
             let lens = known.references.lower();
             known.delays.absorb(own.source.take_delays());
+            known.survey.unconfirmed.extend(own.source.take_believed());
             known.has_news = true;
             if loaded? == Loaded::Whole {
                 // Found again as it was stored is no step forward.

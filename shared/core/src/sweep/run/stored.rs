@@ -164,7 +164,9 @@ impl<'a> Attempt<'a> {
             has_all_families: !is_full,
         };
         let [expected, committed, observed] = known.delays.columns();
-        let bytes = encode_blob(&head, &[&ids, &dates, &expected, &committed, &observed]).map_err(unwritable)?;
+        let (believed, states): (Vec<u64>, Vec<u64>) = survey.unconfirmed.iter().unzip();
+        let columns: [&[u64]; 7] = [&ids, &dates, &expected, &committed, &observed, &believed, &states];
+        let bytes = encode_blob(&head, &columns).map_err(unwritable)?;
         self.put_work("notes", bytes).await
     }
 
@@ -244,8 +246,8 @@ impl<'a> Attempt<'a> {
     async fn restore_notes(&self, known: &mut Knowledge<'a>, name: Option<&str>) -> Result<bool, SweepError> {
         let Some(name) = name else { return Ok(false) };
         let Some(bytes) = self.get_work(name).await? else { return Ok(false) };
-        let Some((head, columns)) = decode_blob::<NotesHead>(&bytes, 5) else { return Ok(false) };
-        let [ids, dates, expected, committed, observed] = &*columns else { return Ok(false) };
+        let Some((head, columns)) = decode_blob::<NotesHead>(&bytes, 7) else { return Ok(false) };
+        let [ids, dates, expected, committed, observed, believed, states] = &*columns else { return Ok(false) };
         known.families = Families::from_columns(ids, dates, !head.has_all_families);
         known.delays = Delays::from_columns(expected, committed, observed);
         known.retention_ms = known.retention_ms.max(head.retention_ms);
@@ -256,6 +258,7 @@ impl<'a> Attempt<'a> {
             attempts: metadata_files(head.attempts),
             young_since_ms: head.young_since_ms,
             pages: head.pages,
+            unconfirmed: believed.iter().copied().zip(states.iter().copied()).collect(),
         };
         known.proved_stale = head.proved_stale.into_iter().map(|(bucket, key)| ObjectKey { bucket, key }).collect();
         Ok(true)

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::store::{ObjectKey, list_every};
 use crate::sweep::delays::Delays;
 use crate::sweep::flink::TempManifest;
 use crate::sweep::guards::NameRules;
-use crate::sweep::refs::{Held, References};
+use crate::sweep::refs::{Held, References, exact_hash};
 use crate::sweep::survey::{MetadataFile, OwnSigns, Survey};
 use crate::sweep::{Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
 
@@ -55,6 +55,8 @@ pub struct IcebergSource<'a> {
     /// Until everything was read once: what earlier runs have read.
     is_loading: bool,
     pack: Option<Pack>,
+    /// What was taken from there, until somebody asks.
+    believed: HashMap<u64, u64>,
     delays: Delays,
     data_folders: BTreeSet<Location>,
     metadata_folders: BTreeSet<Location>,
@@ -89,6 +91,7 @@ impl<'a> IcebergSource<'a> {
             keeps: context.keeps,
             is_loading: true,
             pack: None,
+            believed: HashMap::new(),
             delays: Delays::default(),
             data_folders: BTreeSet::new(),
             metadata_folders: BTreeSet::new(),
@@ -140,6 +143,7 @@ impl<'a> IcebergSource<'a> {
             committed_ms: &committed_ms,
             now_ms: self.now_ms,
             lists: BTreeMap::new(),
+            believed: &mut self.believed,
         };
         let clock = self.ports.clock.as_ref();
         let may_go_on = || clock.now_ms() < until_ms;
@@ -174,7 +178,7 @@ impl<'a> IcebergSource<'a> {
     async fn store_pack(
         &mut self,
         metadata: &TableMetadata,
-        lists: &BTreeMap<ObjectKey, Vec<ManifestRef>>,
+        lists: &BTreeMap<ObjectKey, (u64, Vec<ManifestRef>)>,
     ) -> Result<(), SweepError> {
         let (Some(pack), Some(home), true) = (&mut self.pack, &self.entry.location, self.keeps) else { return Ok(()) };
         let named_now = metadata.snapshots.iter().filter_map(|snapshot| snapshot.list.as_ref()).collect();
@@ -547,6 +551,26 @@ impl ReferenceSource for IcebergSource<'_> {
 
     fn take_delays(&mut self) -> Delays {
         std::mem::take(&mut self.delays)
+    }
+
+    fn take_believed(&mut self) -> HashMap<u64, u64> {
+        std::mem::take(&mut self.believed)
+    }
+
+    async fn read_again(&mut self, doubted: &HashSet<u64>, references: &mut References) -> Result<(), SweepError> {
+        // Manifests are found through their lists: those that are confirmed are known still.
+        let snapshots = self.metadata.iter().flat_map(|metadata| &metadata.snapshots);
+        let lists: HashSet<&ObjectKey> = snapshots.filter_map(|snapshot| snapshot.list.as_ref()).collect();
+        self.reachable.forget(|at| lists.contains(at) || doubted.contains(&exact_hash(at)));
+        self.is_loading = true;
+        self.load_pack().await?;
+        if let Some(pack) = &mut self.pack {
+            pack.doubt(doubted);
+        }
+        self.load(references, i64::MAX).await?;
+        // Confirmed before, or read just now.
+        self.believed.clear();
+        Ok(())
     }
 
     fn home(&self) -> Result<Location, Refusal> {

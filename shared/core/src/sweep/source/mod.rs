@@ -9,7 +9,7 @@ mod reading;
 mod staged;
 mod vectors;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -87,6 +87,18 @@ pub trait ReferenceSource: Send + Sync {
 
     /// When the newest commits added files; of the swept table only.
     fn take_delays(&mut self) -> Delays;
+
+    /// What the last loads did not read since an earlier run had, of the swept table only: hashes of keys, and of the
+    /// objects that were read then. Whoever finds other objects there has it read again.
+    fn take_believed(&mut self) -> HashMap<u64, u64> {
+        HashMap::new()
+    }
+
+    /// Reads what was believed wrongly, by the hashes of its keys, and adds what it names. What it was taken for stays a
+    /// reference as well.
+    async fn read_again(&mut self, _doubted: &HashSet<u64>, _references: &mut References) -> Result<(), SweepError> {
+        Ok(())
+    }
 
     /// Where the table itself says that it lies.
     fn home(&self) -> Result<Location, Refusal>;

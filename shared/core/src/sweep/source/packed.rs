@@ -1,8 +1,12 @@
-//! What a table's manifests name, kept from one run to the next: manifests never change, so only new ones are read.
+//! What a table's manifests name, kept from one run to the next: writers never change manifests, so only new ones are
+//! read.
 //!
 //! One object per table beside its reports (`<reports>/<table id>/manifests.bin`): which lists name which manifests, and
 //! of each manifest the hashes of what it names. A manifest counts as known only if a list that the table's metadata
 //! names now leads to it, so files of snapshots that have expired are not kept by what is remembered of them.
+//!
+//! Of every list and manifest the state of the object that was read is kept. What a run believes without reading it, its
+//! listing has to show in that state: what was removed, torn or written anew since is read, or refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -12,11 +16,12 @@ use crate::iceberg::{ManifestEntry, ManifestRef};
 use crate::location::Location;
 use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey, Objects, PutOptions, ReadObjects};
 use crate::sweep::blob::{decode_blob, encode_blob};
-use crate::sweep::refs::{NameHashes, Packed};
+use crate::sweep::refs::{NameHashes, Packed, exact_hash};
+use crate::sweep::survey::has_avro_name;
 use crate::sweep::{Refusal, RefusalReason, SweepError};
 
 /// Another layout, or another way to hash names, is not read.
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 /// Numbers of one object, 64 MiB. Manifests beyond that are read by every run.
 const NUMBERS_MAX: usize = 8 * 1024 * 1024;
 /// Manifests that lists name, all together.
@@ -31,7 +36,7 @@ struct Head {
     layout: u64,
     /// The location that `elsewhere` is meant from.
     home: (String, String),
-    lists: Vec<(String, String, Vec<usize>)>,
+    lists: Vec<(String, String, u64, Vec<usize>)>,
     manifests: Vec<Entry>,
 }
 
@@ -39,6 +44,8 @@ struct Head {
 struct Entry {
     bucket: String,
     key: String,
+    /// Of the object that was read.
+    state: u64,
     length_bytes: Option<u64>,
     entries: Option<u64>,
     snapshot: Option<i64>,
@@ -62,8 +69,10 @@ struct Known {
 pub(super) struct Pack {
     manifests: Vec<Known>,
     by_key: HashMap<ObjectKey, usize>,
-    lists: BTreeMap<ObjectKey, Vec<usize>>,
+    lists: BTreeMap<ObjectKey, (u64, Vec<usize>)>,
     numbers: Vec<u64>,
+    /// Keys of what is not believed until it was read again.
+    doubted: HashSet<u64>,
     is_changed: bool,
 }
 
@@ -108,23 +117,38 @@ impl Pack {
         if start != pack.numbers.len() {
             return None;
         }
-        for (bucket, key, named) in head.lists {
+        for (bucket, key, state, named) in head.lists {
             if named.iter().any(|index| *index >= pack.manifests.len()) {
                 return None;
             }
-            pack.lists.insert(ObjectKey { bucket, key }, named);
+            pack.lists.insert(ObjectKey { bucket, key }, (state, named));
         }
         Some(pack)
     }
 
-    /// The manifests that a list is known to name.
-    pub(super) fn list(&self, at: &ObjectKey) -> Option<Vec<ManifestRef>> {
-        let named = self.lists.get(at)?;
-        named.iter().map(|index| self.manifests.get(*index).map(|known| manifest_ref(&known.entry))).collect()
+    /// No longer believes what it has of these keys.
+    pub(super) fn doubt(&mut self, keys: &HashSet<u64>) {
+        self.doubted.extend(keys);
     }
 
-    /// What a manifest names, if it is known and is the one that its list describes.
-    pub(super) fn manifest(&self, manifest: &ManifestRef) -> Option<Packed<'_>> {
+    fn is_doubted(&self, at: &ObjectKey) -> bool {
+        !self.doubted.is_empty() && self.doubted.contains(&exact_hash(at))
+    }
+
+    /// The manifests that a list is known to name, and the state of the object that said so.
+    pub(super) fn list(&self, at: &ObjectKey) -> Option<(u64, Vec<ManifestRef>)> {
+        let (state, named) = self.lists.get(at).filter(|_| !self.is_doubted(at))?;
+        let refs: Option<Vec<ManifestRef>> =
+            named.iter().map(|index| self.manifests.get(*index).map(|known| manifest_ref(&known.entry))).collect();
+        Some((*state, refs?))
+    }
+
+    /// What a manifest names, and the state of the object that said so, if it is known and is the one that its list
+    /// describes.
+    pub(super) fn manifest(&self, manifest: &ManifestRef) -> Option<(u64, Packed<'_>)> {
+        if self.is_doubted(&manifest.at) {
+            return None;
+        }
         let known = self.manifests.get(*self.by_key.get(&manifest.at)?)?;
         let is_same = |ours: Option<u64>, theirs: Option<u64>| theirs.is_none() || ours == theirs;
         if !is_same(known.entry.length_bytes, manifest.length_bytes) || !is_same(known.entry.entries, manifest.entries)
@@ -137,7 +161,7 @@ impl Pack {
             (*column, rest) = rest.split_at_checked(count)?;
         }
         let [exact, loose, folders, added] = columns;
-        Some(Packed {
+        let packed = Packed {
             exact,
             loose,
             folders,
@@ -146,74 +170,69 @@ impl Pack {
             elsewhere: &known.entry.elsewhere,
             is_anywhere: known.entry.is_anywhere,
             sample: &known.entry.sample,
-        })
+        };
+        Some((known.entry.state, packed))
     }
 
-    /// Remembers what a manifest names; `is_recent` tells the snapshots whose files' ages count.
+    /// Remembers what a manifest names, read from an object of this state; `is_recent` tells the snapshots whose files'
+    /// ages count. Whether it is remembered.
     pub(super) fn add(
         &mut self,
         manifest: &ManifestRef,
+        state: u64,
         named: &[ManifestEntry],
         home: &Location,
         is_recent: impl Fn(i64) -> bool,
-    ) {
-        let mut columns: [Vec<u64>; 4] = Default::default();
-        let (mut folders, mut elsewhere, mut added_by) = (HashSet::new(), BTreeSet::new(), BTreeSet::new());
-        let mut sample: Vec<(u64, String)> = Vec::new();
-        for one in named {
-            let hashes = NameHashes::of(&one.at);
-            let [exact, loose, _, added] = &mut columns;
-            exact.push(hashes.exact);
-            loose.extend([Some(hashes.loose), hashes.cut].into_iter().flatten());
-            folders.extend(hashes.folder);
-            if let Some(id) = one.added_by.filter(|id| is_recent(*id)) {
-                added.push(hashes.exact);
-                added_by.insert(id);
-            }
-            if home.relative(&one.at).is_none() {
-                elsewhere.insert(folder_of(&one.at));
-            }
-            sample.push((hashes.exact, one.at.key.clone()));
-            if sample.len() > 2 * SAMPLE {
-                sample.sort_unstable();
-                sample.truncate(SAMPLE);
-            }
+    ) -> bool {
+        // No listing shows what lies elsewhere, so nobody could tell that it is the same still.
+        if !is_listed(&manifest.at, home) {
+            return false;
         }
-        columns[2] = folders.into_iter().collect();
-        let count = columns.iter().map(Vec::len).sum::<usize>();
+        let mut found = Columns::of(named, home, is_recent);
+        let count = found.columns.iter().map(Vec::len).sum::<usize>();
         // Files of several snapshots: whose age each one tells is not kept, so the manifest is read again.
-        if added_by.len() > 1 || self.numbers.len().saturating_add(count) > NUMBERS_MAX {
-            return;
+        if found.added_by.len() > 1 || self.numbers.len().saturating_add(count) > NUMBERS_MAX {
+            return false;
         }
-        sample.sort_unstable();
-        sample.truncate(SAMPLE);
-        let is_anywhere = elsewhere.len() > ELSEWHERE_MAX;
+        found.sample.sort_unstable();
+        found.sample.truncate(SAMPLE);
+        let is_anywhere = found.elsewhere.len() > ELSEWHERE_MAX;
         let entry = Entry {
             bucket: manifest.at.bucket.clone(),
             key: manifest.at.key.clone(),
+            state,
             length_bytes: manifest.length_bytes,
             entries: manifest.entries,
             snapshot: manifest.snapshot,
-            counts: [columns[0].len(), columns[1].len(), columns[2].len(), columns[3].len()],
-            added_by: added_by.into_iter().next(),
-            elsewhere: elsewhere.into_iter().take(ELSEWHERE_MAX).collect(),
+            counts: found.columns.each_ref().map(Vec::len),
+            added_by: found.added_by.into_iter().next(),
+            elsewhere: found.elsewhere.into_iter().take(ELSEWHERE_MAX).collect(),
             is_anywhere,
-            sample,
+            sample: found.sample,
         };
-        let start = self.numbers.len();
-        columns.iter().for_each(|column| self.numbers.extend_from_slice(column));
-        self.by_key.insert(manifest.at.clone(), self.manifests.len());
-        self.manifests.push(Known { entry, start });
+        let known = Known { entry, start: self.numbers.len() };
+        found.columns.iter().for_each(|column| self.numbers.extend_from_slice(column));
+        self.doubted.remove(&exact_hash(&manifest.at));
+        let before = self.by_key.get(&manifest.at).and_then(|index| self.manifests.get_mut(*index));
+        // In the same place: lists that name it go by that.
+        if let Some(before) = before {
+            *before = known;
+        } else {
+            self.by_key.insert(manifest.at.clone(), self.manifests.len());
+            self.manifests.push(known);
+        }
         self.is_changed = true;
+        true
     }
 
     /// Remembers what a list names, as soon as all of its manifests are known.
-    fn learn_list(&mut self, at: &ObjectKey, manifests: &[ManifestRef]) {
+    fn learn_list(&mut self, at: &ObjectKey, state: u64, manifests: &[ManifestRef], home: &Location) {
         let named: Option<Vec<usize>> = manifests.iter().map(|one| self.by_key.get(&one.at).copied()).collect();
-        if let Some(named) = named
-            && !self.lists.contains_key(at)
+        if let Some(named) = named.filter(|_| is_listed(at, home))
+            && self.lists.get(at).is_none_or(|(before, _)| *before != state)
         {
-            self.lists.insert(at.clone(), named);
+            self.doubted.remove(&exact_hash(at));
+            self.lists.insert(at.clone(), (state, named));
             self.is_changed = true;
         }
     }
@@ -223,10 +242,10 @@ impl Pack {
         &mut self,
         objects: &dyn Objects,
         (reports, table_id, home): (&Location, &str, &Location),
-        read: &BTreeMap<ObjectKey, Vec<ManifestRef>>,
+        read: &BTreeMap<ObjectKey, (u64, Vec<ManifestRef>)>,
         named_now: &HashSet<&ObjectKey>,
     ) -> Result<(), SweepError> {
-        read.iter().for_each(|(at, manifests)| self.learn_list(at, manifests));
+        read.iter().for_each(|(at, (state, manifests))| self.learn_list(at, *state, manifests, home));
         if !std::mem::take(&mut self.is_changed) {
             return Ok(());
         }
@@ -240,7 +259,7 @@ impl Pack {
             Vec::new(),
         );
         let (mut places, mut count) = (HashMap::new(), 0_usize);
-        for (at, named) in self.lists.iter().filter(|(at, _)| named_now.contains(at)) {
+        for (at, (state, named)) in self.lists.iter().filter(|(at, _)| named_now.contains(at)) {
             count = count.saturating_add(named.len());
             if count > NAMED_MAX {
                 break;
@@ -259,13 +278,56 @@ impl Pack {
                 }
                 indices.push(place);
             }
-            head.lists.push((at.bucket.clone(), at.key.clone(), indices));
+            head.lists.push((at.bucket.clone(), at.key.clone(), *state, indices));
         }
         let bytes = encode_blob(&head, &[&numbers])
             .map_err(|error| Refusal::new(RefusalReason::MetadataUnreadable, error.to_string()))?;
         objects.put(&object_key(reports, table_id), bytes, &PutOptions::default()).await?;
         Ok(())
     }
+}
+
+/// What is kept of the files that a manifest names.
+#[derive(Default)]
+struct Columns {
+    columns: [Vec<u64>; 4],
+    added_by: BTreeSet<i64>,
+    elsewhere: BTreeSet<(String, String)>,
+    /// Sorted and cut to its length by whoever keeps it.
+    sample: Vec<(u64, String)>,
+}
+
+impl Columns {
+    fn of(named: &[ManifestEntry], home: &Location, is_recent: impl Fn(i64) -> bool) -> Self {
+        let mut found = Self::default();
+        let mut inside = HashSet::new();
+        let [exact, loose, folders, added] = &mut found.columns;
+        for one in named {
+            let hashes = NameHashes::of(&one.at);
+            exact.push(hashes.exact);
+            loose.extend([Some(hashes.loose), hashes.cut].into_iter().flatten());
+            inside.extend(hashes.folder);
+            if let Some(id) = one.added_by.filter(|id| is_recent(*id)) {
+                added.push(hashes.exact);
+                found.added_by.insert(id);
+            }
+            if home.relative(&one.at).is_none() {
+                found.elsewhere.insert(folder_of(&one.at));
+            }
+            found.sample.push((hashes.exact, one.at.key.clone()));
+            if found.sample.len() > 2 * SAMPLE {
+                found.sample.sort_unstable();
+                found.sample.truncate(SAMPLE);
+            }
+        }
+        folders.extend(inside);
+        found
+    }
+}
+
+/// Whether the listing of the table's location shows an object, and it is looked for there.
+fn is_listed(at: &ObjectKey, home: &Location) -> bool {
+    home.relative(at).is_some() && has_avro_name(&at.key)
 }
 
 fn manifest_ref(entry: &Entry) -> ManifestRef {

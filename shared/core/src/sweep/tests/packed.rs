@@ -95,3 +95,69 @@ async fn a_manifest_of_another_length_is_read_again() {
     let (record, _) = counted(&lake, Mode::Ordinary).await;
     assert!(lake.keys().contains(&orphan), "{:?}", record.totals);
 }
+
+/// What a run does when a list or manifest that an earlier one has read is not there as it was: it refuses.
+#[tokio::test]
+async fn what_is_missing_or_torn_since_it_was_read_is_refused() {
+    let cases = [
+        ("c1-m0.avro", false, RefusalReason::MetadataIncomplete),
+        ("snap-10.avro", false, RefusalReason::MetadataIncomplete),
+        ("c1-m0.avro", true, RefusalReason::MetadataUnreadable),
+        ("snap-10.avro", true, RefusalReason::MetadataUnreadable),
+    ];
+    for (name, is_torn, reason) in cases {
+        let lake = Lake::new();
+        let (mut table, _) = with_orphan(&lake).await;
+        table.append(&["more.parquet"]).await;
+        lake.days(4);
+        counted(&lake, Mode::DryRun).await;
+        let at = at(&format!("wh/t/metadata/{name}"));
+        let bytes = lake.world.objects.get(&at, &Default::default()).await.unwrap().bytes;
+        lake.world.objects.delete(&at, None).await.unwrap();
+        if is_torn {
+            lake.put(&at.key, bytes.slice(..bytes.len() / 2)).await;
+        }
+        let before = lake.keys();
+        for _ in 0..2 {
+            let record = lake.sweep("t", Mode::Ordinary).await;
+            assert_eq!(record.state, RunState::Failed, "{name} {is_torn}: {:?}", record.totals);
+            assert_eq!(record.reason.as_deref(), Some(reason.as_str()), "{name}: {:?}", record.error);
+            assert_eq!((record.totals.deleted.count, lake.keys()), (0, before.clone()), "{name}");
+        }
+        // Whole again, it is read again, and the run ends.
+        lake.put(&at.key, bytes).await;
+        let (record, _) = counted(&lake, Mode::Ordinary).await;
+        assert_eq!(record.totals.deleted.count, 1, "{name}");
+        for live in ["live", "more"] {
+            assert!(lake.keys().contains(&format!("wh/t/data/{live}.parquet")), "{name}");
+        }
+    }
+}
+
+/// Another manifest of the same length and as many entries in the place of one that was read.
+#[tokio::test]
+async fn a_manifest_that_was_written_anew_in_place_is_read_again() {
+    let lake = Lake::new();
+    let mut table = table(&lake).await;
+    let mut names = Vec::new();
+    for number in 100..140 {
+        names.push(table.data(&format!("anew-{number}.parquet")).await);
+    }
+    // The fuse must not be what saves them.
+    lake.days(4);
+    counted(&lake, Mode::DryRun).await;
+    let old = manifest(&[(1, 0, "wh/t/data/live-007.parquet".to_owned())]);
+    let anew = names.iter().map(|key| (key, manifest(&[(1, 0, key.clone())])));
+    let (key, bytes) = anew.into_iter().find(|(_, bytes)| bytes.len() == old.len()).unwrap();
+    lake.put("wh/t/metadata/c8-m0.avro", bytes).await;
+    let (record, usage) = counted(&lake, Mode::DryRun).await;
+    assert_eq!(lake.decisions(&record).await[key].1, "referenced");
+    assert!(usage.gets < 10, "{usage:?}");
+    // And it is known as it is now.
+    let (record, usage) = counted(&lake, Mode::DryRun).await;
+    assert_eq!(usage.gets, 3);
+    assert_eq!(lake.decisions(&record).await[key].1, "referenced");
+    table.append(&["last.parquet"]).await;
+    let (record, usage) = counted(&lake, Mode::Ordinary).await;
+    assert!(lake.keys().contains(key), "{usage:?} {:?}", record.totals);
+}
