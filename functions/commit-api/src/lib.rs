@@ -24,7 +24,8 @@ pub async fn handle(app: &App, request: ApiGatewayV2httpRequest, deadline: Deadl
         Ok(call) => route(app, &call, deadline).await,
         Err(answer) => answer,
     };
-    if answer.status >= 500 {
+    // What is not served at all is no failure.
+    if answer.status >= 500 && answer.status != 501 {
         tracing::error!(status = answer.status, body = %answer.body, "a request failed");
     }
     answer.into_response()
