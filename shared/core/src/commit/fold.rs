@@ -19,7 +19,7 @@ use crate::delta::{Version, features};
 
 /// Winners of one part.
 const PART: i64 = 64;
-/// Times the judge may ask for more files.
+/// Times the judge may ask for more, for each winner.
 const FACT_ROUNDS_MAX: usize = 8;
 
 /// Decides. `folded` says up to where winners were found to be no conflict before, and is moved on: where time runs out
@@ -78,8 +78,8 @@ async fn decide(
     let mut wanted = BTreeSet::new();
     let (mut files, mut rows) = (None, None);
     let mut judgement = judge_once(ctx, view, candidate, &winners, (None, None));
-    // What is known of some files may show that others matter.
-    for _ in 0..FACT_ROUNDS_MAX {
+    // What is known of some files may show that others matter, and each winner may ask for rows anew.
+    for _ in 0..winners.len().saturating_add(1).saturating_mul(FACT_ROUNDS_MAX) {
         match judgement {
             Judgement::NeedsFiles(more) => {
                 wanted.extend(more);
