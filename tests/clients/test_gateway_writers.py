@@ -9,7 +9,7 @@ import uuid
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, PostCommitHookProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 from deltalake.transaction import AddAction
 
 import engines
@@ -100,10 +100,12 @@ def test_eight_appenders_at_once(guarded, unique, server):
     delta = Delta(guarded, unique)
     delta.write(rows(0))
     nothing_after = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+    # More of its own attempts than the default 15: eight writers on two cores lose to each other that often.
+    patient = CommitProperties(max_commit_retries=200)
 
     def work(number):
         for turn in range(3):
-            delta.write(rows(1 + number * 10 + turn), mode="append", post_commithook_properties=nothing_after)
+            delta.write(rows(1 + number * 10 + turn), mode="append", commit_properties=patient, post_commithook_properties=nothing_after)
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))

@@ -409,7 +409,8 @@ def test_a_commit_says_which_table_it_read(lake, clients, table):
 
 
 def run_script(script, server):
-    environment = server.environment() | {"LAKEWARDEN_GATEWAY": server.endpoints["gateway"]}
+    # As after `pip install`: a child does not inherit the path that pytest gives its own process.
+    environment = server.environment() | {"LAKEWARDEN_GATEWAY": server.endpoints["gateway"], "PYTHONPATH": str(PACKAGE / "src")}
     return subprocess.run([sys.executable, "-"], input=script, env=environment, text=True, capture_output=True, timeout=120)
 
 
