@@ -75,6 +75,9 @@ pub struct ServeArgs {
     /// How long verdicts on commits can be read, and staged commits are kept, in hours.
     #[arg(long, value_name = "HOURS", default_value_t = 720, value_parser = clap::value_parser!(u32).range(24..))]
     pub verdict_retention_hours: u32,
+    /// How long what sweeps delete can come back in buckets that keep no versions, in hours; 0 deletes for good.
+    #[arg(long, value_name = "HOURS", default_value_t = 168)]
+    pub undo_hours: u32,
     /// What UpdatePartition with other Values does: move the partition, or refuse.
     #[arg(long, value_enum, default_value_t)]
     pub partition_moves: Moves,
@@ -177,7 +180,7 @@ pub enum Command {
     Rebuild(RebuildArgs),
     /// Look for files of a table that nothing needs, and with --delete remove them: start a run, or follow, list and end
     /// runs.
-    Sweep(SweepArgs),
+    Sweep(SweepCommand),
     /// What a sweep would decide on one object now, and why.
     Explain(ExplainArgs),
     /// Serve S3 beside writers that know nothing of Lakewarden: their commits to Delta logs are judged before they are
@@ -301,6 +304,50 @@ pub struct RebuildArgs {
     pub region: Option<String>,
 }
 
+/// A run, or the end of what runs did.
+#[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct SweepCommand {
+    #[command(subcommand)]
+    pub action: Option<SweepAction>,
+    #[command(flatten)]
+    pub run: Option<SweepArgs>,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum SweepAction {
+    /// Bring back what sweeps of a table took away. What has a key by now is left alone.
+    Restore(RestoreArgs),
+}
+
+/// What comes back: what all of these say.
+#[derive(Clone, Debug, Args)]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["run", "prefix", "key"])))]
+pub struct RestoreArgs {
+    #[command(flatten)]
+    pub at: GatewayArgs,
+    pub database: String,
+    pub table: String,
+    /// What this run took away.
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+    /// Files whose keys (or S3 addresses) begin so.
+    #[arg(long, value_name = "PREFIX")]
+    pub prefix: Option<String>,
+    /// One file, by its key or S3 address.
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// Start it and do not wait for its end.
+    #[arg(long)]
+    pub detach: bool,
+    /// Print the run as JSON and nothing else.
+    #[arg(long)]
+    pub json: bool,
+    /// Region. [default: AWS_REGION, or the profile's]
+    #[arg(long)]
+    pub region: Option<String>,
+}
+
 /// Which run.
 #[derive(Clone, Debug, Args)]
 pub struct SweepArgs {
@@ -390,7 +437,9 @@ mod tests {
 
     #[test]
     fn a_sweep_deletes_only_when_it_is_said() {
-        let Some(Command::Sweep(args)) = parse("lakewarden sweep shop orders").unwrap().command else { panic!() };
+        let Some(Command::Sweep(command)) = parse("lakewarden sweep shop orders").unwrap().command else { panic!() };
+        let args = command.run.unwrap();
+        assert!(command.action.is_none());
         assert!(!args.delete && args.sightings.is_none());
         assert!(parse("lakewarden sweep shop orders --delete --sightings 1 --json").is_ok());
         for line in
@@ -399,6 +448,17 @@ mod tests {
             assert!(parse(&format!("lakewarden sweep {line}")).is_err(), "{line}");
         }
         assert!(parse("lakewarden explain shop orders").is_err());
+    }
+
+    #[test]
+    fn a_restore_says_what_comes_back() {
+        let line = "lakewarden sweep restore shop orders --run r --prefix data/ --json";
+        let Some(Command::Sweep(command)) = parse(line).unwrap().command else { panic!() };
+        let Some(SweepAction::Restore(args)) = command.action else { panic!() };
+        assert_eq!((args.run.as_deref(), args.prefix.as_deref(), args.key), (Some("r"), Some("data/"), None));
+        for line in ["restore shop orders", "restore shop --run r", "", "shop"] {
+            assert!(parse(&format!("lakewarden sweep {line}")).is_err(), "{line}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::cli::{ExplainArgs, SweepArgs};
+use crate::cli::{ExplainArgs, RestoreArgs, SweepArgs};
 use crate::progress::Progress;
 use crate::register::Catalog;
 use crate::signed::{AwsAccess, CallError};
@@ -52,6 +52,31 @@ pub async fn run(args: &SweepArgs) -> Result<(), SweepCommandError> {
         }
     };
     let run = follow(&catalog, table, &run_id).await?;
+    say(args.json, &run, || closing(&run));
+    if text(&run, "state") == "failed" {
+        return Err(SweepCommandError::Failed(text(&run, "error").to_owned()));
+    }
+    Ok(())
+}
+
+/// Brings back what runs took away, and follows that to its end.
+///
+/// # Errors
+/// An API that does not answer or refuses, or a run that failed.
+pub async fn restore(args: &RestoreArgs) -> Result<(), SweepCommandError> {
+    let access = AwsAccess::load(None, args.region.as_deref()).await;
+    let catalog = Catalog::open(&args.at.gateway, &access)?;
+    let table = (args.database.as_str(), args.table.as_str());
+    let mut body = json!({ "run": args.run, "prefix": args.prefix, "key": args.key });
+    if let Some(body) = body.as_object_mut() {
+        body.retain(|_, value| !value.is_null());
+    }
+    let queued = catalog.sweeps(Method::POST, table, &["restore-sweep"], Some(&body)).await?;
+    if args.detach {
+        say(args.json, &queued, || format!("{} is queued.", text(&queued, "run_id")));
+        return Ok(());
+    }
+    let run = follow(&catalog, table, text(&queued, "run_id")).await?;
     say(args.json, &run, || closing(&run));
     if text(&run, "state") == "failed" {
         return Err(SweepCommandError::Failed(text(&run, "error").to_owned()));
@@ -191,9 +216,15 @@ fn closing(run: &Value) -> String {
         }
     };
     tallies("by_reason", "");
-    tallies("spared", "not deleted: ");
-    if let Some(deleted) = run.get("deleted").filter(|_| text(run, "mode") != "dry_run") {
-        lines.push(row("deleted", deleted));
+    tallies("spared", if text(run, "mode") == "restore" { "not restored: " } else { "not deleted: " });
+    if let Some(deleted) = run.get("deleted").filter(|_| matches!(text(run, "mode"), "scheduled" | "ordinary")) {
+        let way = if text(run, "undo") == "quarantine" { "moved to quarantine" } else { "deleted" };
+        lines.push(row(way, deleted));
+    }
+    for member in ["expired", "restored"] {
+        if let Some(tally) = run.get(member).filter(|tally| tally.is_object()) {
+            lines.push(row(member, tally));
+        }
     }
     let reason = text(run, "reason");
     if !reason.is_empty() {

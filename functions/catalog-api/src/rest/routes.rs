@@ -164,6 +164,9 @@ pub static ROUTES: &[Route] = &[
     get("/v1/databases/{database}/tables/{table}/sweeps/{run}/report", "GetSweepReport")
         .query(&[NEXT_TOKEN])
         .own(own!(sweeps::report)),
+    post("/v1/databases/{database}/tables/{table}/restore-sweep", "RestoreSweep")
+        .status(202)
+        .own(own!(sweeps::restore)),
     post("/v1/databases/{database}/tables/{table}/explain-sweep", "ExplainSweep").own(own!(sweeps::explain)),
     // What writers announce before they write
     create("/v1/databases/{database}/tables/{table}/leases", "GrantLease").own(own!(leases::grant)),

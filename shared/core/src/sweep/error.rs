@@ -38,6 +38,8 @@ pub enum RefusalReason {
     TableUnknown,
     OptimizerMissing,
     OptimizerPaused,
+    /// The quarantine is not apart from every table.
+    QuarantineOverlap,
     /// What a run had stored of its orphans is gone.
     ProgressLost,
     /// Somebody asked for its end.
@@ -70,6 +72,7 @@ impl RefusalReason {
             Self::TableUnknown => "table_unknown",
             Self::OptimizerMissing => "optimizer_missing",
             Self::OptimizerPaused => "optimizer_paused",
+            Self::QuarantineOverlap => "quarantine_overlap",
             Self::ProgressLost => "progress_lost",
             Self::Cancelled => "cancelled",
             Self::GaveUp => "gave_up",

@@ -7,12 +7,14 @@ mod judge;
 mod knowledge;
 mod others;
 mod pace;
+mod quarantine;
+mod restore;
 mod saving;
 mod signs;
 mod stored;
 
 use super::items::{Cancellation, Lease, Progress, RunRecord, RunState};
-use super::{Interruption, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory};
+use super::{Interruption, Mode, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory};
 use crate::ports::{App, Deadline};
 
 use attempt::Attempt;
@@ -72,6 +74,7 @@ pub async fn sweep(
     record.reason = None;
     let mut attempt = Attempt::new(app, directory, deadline, record, lease, now_ms);
     let result = match attempt.save_record().await {
+        Ok(()) if attempt.record.mode == Mode::Restore => attempt.restore_all(entry).await,
         Ok(()) => attempt.work(entry).await,
         Err(error) => Err(error),
     };

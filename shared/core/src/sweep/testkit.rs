@@ -57,7 +57,10 @@ pub fn at(key: &str) -> ObjectKey {
 impl Lake {
     pub fn new() -> Self {
         let world = MemoryWorld::new(START_MS);
-        let app = App::new(world.ports.clone(), Settings::default());
+        // Deletes are for good here, except where a test is about undoing them.
+        let mut settings = Settings::default();
+        settings.undo.hours = 0;
+        let app = App::new(world.ports.clone(), settings);
         Self { world, app, directory: Arc::default() }
     }
 
@@ -514,6 +517,22 @@ impl ReadObjects for Hooked {
 
 #[async_trait]
 impl Objects for Hooked {
+    async fn create_copy(&self, from: &ObjectKey, etag: &ETag, to: &ObjectKey) -> Result<ETag, ObjectError> {
+        self.objects.create_copy(from, etag, to).await
+    }
+
+    async fn versioning(&self, bucket: &str) -> Result<Versioning, ObjectError> {
+        self.objects.versioning(bucket).await
+    }
+
+    async fn list_versions(&self, request: &VersionRequest) -> Result<VersionPage, ObjectError> {
+        self.objects.list_versions(request).await
+    }
+
+    async fn delete_version(&self, at: &ObjectKey, id: &VersionId) -> Result<(), ObjectError> {
+        self.objects.delete_version(at, id).await
+    }
+
     async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
         self.objects.put(at, bytes, options).await
     }
@@ -564,6 +583,22 @@ impl ReadObjects for Slow {
 
 #[async_trait]
 impl Objects for Slow {
+    async fn create_copy(&self, from: &ObjectKey, etag: &ETag, to: &ObjectKey) -> Result<ETag, ObjectError> {
+        self.objects.create_copy(from, etag, to).await
+    }
+
+    async fn versioning(&self, bucket: &str) -> Result<Versioning, ObjectError> {
+        self.objects.versioning(bucket).await
+    }
+
+    async fn list_versions(&self, request: &VersionRequest) -> Result<VersionPage, ObjectError> {
+        self.objects.list_versions(request).await
+    }
+
+    async fn delete_version(&self, at: &ObjectKey, id: &VersionId) -> Result<(), ObjectError> {
+        self.objects.delete_version(at, id).await
+    }
+
     async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
         self.clock.advance_ms(self.step_ms);
         self.objects.put(at, bytes, options).await

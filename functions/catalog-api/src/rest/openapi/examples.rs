@@ -77,6 +77,7 @@ pub(super) fn body(name: &str) -> Option<Value> {
         "BatchGetTableOptimizer" => json!({ "Entries": [{ "catalogId": "000000000000", "databaseName": "shop",
             "tableName": "orders", "type": "orphan_file_deletion" }] }),
         "StartSweep" => json!({ "mode": "dry_run" }),
+        "RestoreSweep" => json!({ "prefix": "s3://lake/orders/data/day=2026-11-02/", "why": "a commit was late" }),
         "ExplainSweep" => json!({ "key": "s3://lake/orders/data/00000-0-left-over.parquet" }),
         "GrantLease" => {
             json!({ "prefixes": ["s3://lake/orders/data/day=2026-11-02/"], "ttl_seconds": 900, "holder": "nightly" })

@@ -45,6 +45,7 @@ fn own_rules() -> impl Iterator<Item = (String, Value)> {
     let flag = json!({ "type": "boolean" });
     let rule = move |name: &str| match name {
         "sightings" => json!({ "type": "integer", "minimum": 1, "maximum": 2 }),
+        "undoInHours" => json!({ "type": "integer", "minimum": 0, "maximum": 876_000 }),
         name if name.ends_with("InHours") => hours.clone(),
         _ => flag.clone(),
     };
@@ -171,7 +172,9 @@ impl Schemas {
                 return json!({ "type": "object", "required": ["PartitionSpecs"],
                     "properties": { "PartitionSpecs": specs, "NextToken": text } });
             }
-            "StartSweep" | "GetSweep" | "CancelSweep" => return json!({ "$ref": "#/components/schemas/Sweep" }),
+            "StartSweep" | "RestoreSweep" | "GetSweep" | "CancelSweep" => {
+                return json!({ "$ref": "#/components/schemas/Sweep" });
+            }
             "ListSweeps" | "GetSweepReport" => return json!({ "type": "object" }),
             "GrantLease" | "RenewLease" => return json!({ "$ref": "#/components/schemas/Lease" }),
             "ExplainSweep" => return json!({ "$ref": "#/components/schemas/SweepDecision" }),

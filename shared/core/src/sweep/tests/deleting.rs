@@ -55,6 +55,22 @@ impl ReadObjects for Strict {
 
 #[async_trait]
 impl Objects for Strict {
+    async fn create_copy(&self, from: &ObjectKey, etag: &ETag, to: &ObjectKey) -> Result<ETag, ObjectError> {
+        self.objects.create_copy(from, etag, to).await
+    }
+
+    async fn versioning(&self, bucket: &str) -> Result<Versioning, ObjectError> {
+        self.objects.versioning(bucket).await
+    }
+
+    async fn list_versions(&self, request: &VersionRequest) -> Result<VersionPage, ObjectError> {
+        self.objects.list_versions(request).await
+    }
+
+    async fn delete_version(&self, at: &ObjectKey, id: &VersionId) -> Result<(), ObjectError> {
+        self.objects.delete_version(at, id).await
+    }
+
     async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
         self.objects.put(at, bytes, options).await
     }

@@ -17,7 +17,7 @@ use crate::partition::{self, PartitionInput};
 use crate::ports::App;
 use crate::store::{
     Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Object, ObjectError, ObjectKey, ObjectMeta, ObjectUsage,
-    Objects, PutCondition, PutOptions, ReadObjects,
+    Objects, PutCondition, PutOptions, ReadObjects, VersionId, VersionPage, VersionRequest, Versioning,
 };
 
 const ORPHAN: &str = "wh/t/data/orphan.parquet";
@@ -89,6 +89,22 @@ impl ReadObjects for UpToTheLast {
 
 #[async_trait]
 impl Objects for UpToTheLast {
+    async fn create_copy(&self, from: &ObjectKey, etag: &ETag, to: &ObjectKey) -> Result<ETag, ObjectError> {
+        self.0.create_copy(from, etag, to).await
+    }
+
+    async fn versioning(&self, bucket: &str) -> Result<Versioning, ObjectError> {
+        self.0.versioning(bucket).await
+    }
+
+    async fn list_versions(&self, request: &VersionRequest) -> Result<VersionPage, ObjectError> {
+        self.0.list_versions(request).await
+    }
+
+    async fn delete_version(&self, at: &ObjectKey, id: &VersionId) -> Result<(), ObjectError> {
+        self.0.delete_version(at, id).await
+    }
+
     async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
         self.0.put(at, bytes, options).await
     }
