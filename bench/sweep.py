@@ -247,7 +247,7 @@ def daily(world, lake):
             gets = counts.get("GET", 0) - counts.get("lists", 0)
             print(
                 f"  another run after {commits} new commit{'s' * (commits > 1)}: {gets} GETs (aim {4 + commits}), {counts.get('lists', 0)} listings, "
-                f"{counts.get('HEAD', 0)} HEADs, {counts.get('PUT', 0)} PUTs; grew by {figures['growth_mib']:.0f} MiB",
+                f"{counts.get('HEAD', 0)} HEADs, {counts.get('PUT', 0)} PUTs; grew by {figures['growth_mib']:.0f} MiB, {figures['cpu_s']:.1f} s of cpu",
                 flush=True,
             )
     finally:
