@@ -137,7 +137,7 @@ class ProtocolChangedException(ConflictRefused):
 
 
 class ConcurrentTransactionException(ConflictRefused):
-    """A winner has the same application id; with reason ``ALREADY_APPLIED`` it is this very transaction."""
+    """A winner has the same application id; with reason ``ALREADY_APPLIED`` the table holds this transaction, or a later one."""
 
 
 class ConcurrentWriteException(ConflictRefused):

@@ -1,5 +1,5 @@
 //! What is done for a table from time to time: claims that a crash left behind are finished, commits that nobody told
-//! us of are judged, overtaken ones are rescued, and what is old goes: verdicts, staged objects, our own copies.
+//! us of are judged, overtaken ones are rescued, a log with a gap is alarmed, and what is old goes: verdicts, staged objects, our own copies.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,13 +9,13 @@ use super::door::redelivery;
 use super::error::CommitError;
 use super::head::{self, Head};
 use super::keys::{self, Generation, ProposalId, TIME_PREFIX};
-use super::log_store;
 use super::lookup::Lookup;
 use super::managed::publish_pending;
 use super::proposal::{Proposal, Status};
 use super::recover;
 use super::sync;
 use super::time_list::TimeEntry;
+use super::{log_state, log_store};
 use crate::delta::features;
 use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey, TEMP_DIR, Version};
 use crate::limits::LIST_PAGE_MAX_KEYS;
@@ -63,6 +63,9 @@ pub async fn keep_house(ctx: Context<'_>, root: &Location) -> Result<Report, Com
         house.forget_verdicts(Generation(generation), &staged, &mut report).await?;
     }
     house.delete_copies(&mut report).await?;
+    if head.version > Version::NONE {
+        log_state::watch(ctx, &head).await?;
+    }
     // Where nobody came back after a crash. What goes wrong is told where it is tried again, too.
     if head.version > Version::NONE
         && let Err(error) = sync::look_after(ctx, root, None).await

@@ -147,6 +147,14 @@ impl LogName {
         }
     }
 
+    /// The version that its name begins with: listings are in that order. `None` where it is not ours.
+    pub fn starts_at(self) -> Option<Version> {
+        match self {
+            LogName::Compacted { from, .. } => Some(from),
+            other => other.version(),
+        }
+    }
+
     /// The name as it stands in the log; `None` where it is not ours.
     pub fn text(self) -> Option<String> {
         Some(match self {

@@ -28,4 +28,5 @@ pub use actions::{
 };
 pub use log::Version;
 pub use path::PathError;
+pub use plan::{check_whole, is_whole_between};
 pub use snapshot::{Covers, FileKey, Snapshot, SnapshotError, Wanted};

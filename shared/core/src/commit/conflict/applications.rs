@@ -1,7 +1,31 @@
 //! Winners with transactions of an application that the candidate wrote or looked up.
 
 use super::{Check, Conflict};
-use crate::commit::verdict::Exception;
+use crate::commit::candidate::Candidate;
+use crate::commit::table_state::{AppIds, LastVersion};
+use crate::commit::verdict::{Exception, Refusal};
+
+/// Whether the table holds a candidate's transaction already, or a later one of its application. Winners are judged by
+/// themselves; this is about what the candidate could have read: a batch that is proposed once more, under another id, would
+/// be there twice. Of applications beyond those that the head remembers only winners tell.
+pub fn check_progress(candidate: &Candidate, last: &AppIds) -> Result<(), Refusal> {
+    for mine in &candidate.actions.txns {
+        let LastVersion::Is(theirs) = last.last(&mine.app_id) else { continue };
+        if mine.version <= theirs {
+            let text = format!(
+                "the table holds transaction {theirs} of the application `{}` already, and the commit is its transaction {}",
+                mine.app_id, mine.version
+            );
+            return Err(Refusal::new(
+                Exception::ConcurrentTransactionException,
+                "ALREADY_APPLIED",
+                text,
+                "skip it; an application that counts anew takes another appId",
+            ));
+        }
+    }
+    Ok(())
+}
 
 impl Check<'_> {
     /// Two commits of one application are never both right: one of them did not know of the other. A sink that finds its
