@@ -256,20 +256,39 @@ pub fn manifest(entries: &[(i32, i32, String)]) -> Vec<u8> {
     avro(ENTRY, entries.iter().map(entry).collect())
 }
 
-/// Manifest list of (key, length, entries).
+/// Manifest list of (key, length, files that were added).
 pub fn manifest_list(manifests: &[(String, usize, usize)]) -> Vec<u8> {
-    let one = |(key, length, entries): &(String, usize, usize)| {
-        record(vec![
-            ("manifest_path", Avro::String(format!("s3a://{BUCKET}/{key}"))),
-            ("manifest_length", Avro::Long(*length as i64)),
-            ("content", Avro::Int(0)),
-            ("added_files_count", Avro::Int(*entries as i32)),
-            ("existing_files_count", Avro::Int(0)),
-            ("deleted_files_count", Avro::Int(0)),
-            ("key_metadata", null()),
-        ])
-    };
+    let one = |(key, length, entries): &(String, usize, usize)| listed(key, *length, [*entries, 0, 0]);
     avro(LIST, manifests.iter().map(one).collect())
+}
+
+/// Manifest list of one manifest and its counts of files: added, existing, removed.
+pub fn removing_list(key: &str, length: usize, counts: [usize; 3]) -> Vec<u8> {
+    avro(LIST, vec![listed(key, length, counts)])
+}
+
+fn listed(key: &str, length: usize, counts: [usize; 3]) -> Avro {
+    let [added, existing, removed] = counts.map(|count| Avro::Int(count as i32));
+    record(vec![
+        ("manifest_path", Avro::String(format!("s3a://{BUCKET}/{key}"))),
+        ("manifest_length", Avro::Long(length as i64)),
+        ("content", Avro::Int(0)),
+        ("added_files_count", added),
+        ("existing_files_count", existing),
+        ("deleted_files_count", removed),
+        ("key_metadata", null()),
+    ])
+}
+
+/// Manifest list of (key, content), as format 1 allows it: without a count.
+pub fn uncounted_list(manifests: &[(&str, i32)]) -> Vec<u8> {
+    let schema = r#"{"type":"record","name":"manifest_file","fields":[
+      {"name":"manifest_path","type":"string","field-id":500},{"name":"content","type":"int","field-id":517}]}"#;
+    let one = |(key, content): &(&str, i32)| {
+        let path = Avro::String(format!("s3://{BUCKET}/{key}"));
+        record(vec![("manifest_path", path), ("content", Avro::Int(*content))])
+    };
+    avro(schema, manifests.iter().map(one).collect())
 }
 
 /// An Iceberg table that grows by commits.

@@ -11,6 +11,7 @@ mod interleaving;
 mod leases;
 mod optimizers;
 mod packed;
+mod lists;
 mod pending;
 mod planner;
 mod random;
