@@ -510,43 +510,74 @@ impl TableDirectory for Hooked {
 }
 
 #[async_trait]
-impl ReadObjects for Hooked {
-    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
-        self.hook.tick("get").await;
-        self.objects.get(at, options).await
+impl Watch for Hooked {
+    fn objects(&self) -> &MemoryObjects {
+        &self.objects
     }
 
-    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
-        self.hook.tick("head").await;
-        self.objects.head(at).await
+    async fn before(&self, request: &'static str) {
+        if matches!(request, "get" | "head" | "list") {
+            self.hook.tick(request).await;
+        }
     }
+}
 
-    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
-        self.hook.tick("list").await;
-        self.objects.list(request).await
-    }
+/// The lake's objects with something before each request: by name, `get`, `head`, `list`, `put`, `copy`, `delete`,
+/// `delete_batch`.
+#[async_trait]
+pub trait Watch: Send + Sync {
+    fn objects(&self) -> &MemoryObjects;
 
-    fn object_usage(&self) -> ObjectUsage {
-        self.objects.object_usage()
+    async fn before(&self, _request: &'static str) {}
+
+    /// What becomes of a batch.
+    async fn batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
+        self.objects().delete_batch(bucket, doomed).await
     }
 }
 
 #[async_trait]
-impl Objects for Hooked {
+impl<W: Watch> ReadObjects for W {
+    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
+        self.before("get").await;
+        self.objects().get(at, options).await
+    }
+
+    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
+        self.before("head").await;
+        self.objects().head(at).await
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
+        self.before("list").await;
+        self.objects().list(request).await
+    }
+
+    fn object_usage(&self) -> ObjectUsage {
+        self.objects().object_usage()
+    }
+}
+
+#[async_trait]
+impl<W: Watch> Objects for W {
     async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
-        self.objects.put(at, bytes, options).await
+        self.before("put").await;
+        self.objects().put(at, bytes, options).await
     }
 
     async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError> {
-        self.objects.copy(from, to, condition).await
+        self.before("copy").await;
+        self.objects().copy(from, to, condition).await
     }
 
     async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError> {
-        self.objects.delete(at, if_match).await
+        self.before("delete").await;
+        self.objects().delete(at, if_match).await
     }
 
     async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
-        self.objects.delete_batch(bucket, doomed).await
+        self.before("delete_batch").await;
+        self.batch(bucket, doomed).await
     }
 }
 
@@ -560,45 +591,17 @@ pub struct Slow {
 }
 
 #[async_trait]
-impl ReadObjects for Slow {
-    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
-        self.clock.advance_ms(self.step_ms);
-        self.objects.get(at, options).await
+impl Watch for Slow {
+    fn objects(&self) -> &MemoryObjects {
+        &self.objects
     }
 
-    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
-        self.clock.advance_ms(self.head_ms);
-        self.objects.head(at).await
-    }
-
-    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
-        self.clock.advance_ms(self.step_ms);
-        self.objects.list(request).await
-    }
-
-    fn object_usage(&self) -> ObjectUsage {
-        self.objects.object_usage()
-    }
-}
-
-#[async_trait]
-impl Objects for Slow {
-    async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
-        self.clock.advance_ms(self.step_ms);
-        self.objects.put(at, bytes, options).await
-    }
-
-    async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError> {
-        self.objects.copy(from, to, condition).await
-    }
-
-    async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError> {
-        self.objects.delete(at, if_match).await
-    }
-
-    async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
-        self.clock.advance_ms(self.step_ms);
-        self.objects.delete_batch(bucket, doomed).await
+    async fn before(&self, request: &'static str) {
+        match request {
+            "head" => self.clock.advance_ms(self.head_ms),
+            "copy" | "delete" => {}
+            _ => self.clock.advance_ms(self.step_ms),
+        }
     }
 }
 
