@@ -185,7 +185,7 @@ impl<'a> Attempt<'a> {
             return Ok(false);
         }
         let Ok(columns) = <[Vec<u64>; 4]>::try_from(columns) else { return Ok(false) };
-        known.references = References::from_columns(columns, head.sample);
+        known.references = References::from_columns(&known.table.bucket, columns, head.sample);
         known.retention_ms = known.retention_ms.max(head.retention_ms);
         for location in locations(head.protected) {
             if !known.protected.contains(&location) {

@@ -308,9 +308,9 @@ impl Columns {
         let mut inside = HashSet::new();
         let [exact, loose, folders, added] = &mut found.columns;
         for one in named {
-            let hashes = NameHashes::of(&one.at);
+            let hashes = NameHashes::of(&one.at, Some(&home.bucket));
             exact.push(hashes.exact);
-            loose.extend([Some(hashes.loose), hashes.cut].into_iter().flatten());
+            loose.extend([hashes.loose, hashes.cut].into_iter().flatten());
             inside.extend(hashes.folder);
             if let Some(id) = one.added_by.filter(|id| is_recent(*id)) {
                 added.push(hashes.exact);
