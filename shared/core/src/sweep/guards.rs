@@ -199,6 +199,8 @@ impl Judge<'_> {
     fn judge_age(&self, at: &ObjectKey, object: &Listed) -> Option<Reason> {
         let modified_ms = object.last_modified_ms;
         let cut_off_ms = self.now_ms.saturating_sub(self.retention_ms);
+        } else if let Some(reason) = marked_folder(&at).and_then(|folder| self.judge_folder(&folder)) {
+            reason
         if modified_ms <= 0 {
             Some(Reason::UnknownAge)
         } else if self.gate_ms.is_some_and(|gate_ms| modified_ms <= gate_ms) {
@@ -213,6 +215,21 @@ impl Judge<'_> {
             Some(Reason::FamilyTooYoung)
         } else {
             None
+    /// A folder with somebody else's place in it, or in such a place, needs its marker as they do.
+    fn judge_folder(&self, folder: &Location) -> Option<Reason> {
+        let touches = |place: &Location| folder.may_contain(place) || place.may_contain(folder);
+        let inside = ObjectKey::new(folder.bucket.clone(), folder.key_prefix());
+        if self.leased.covers(&inside) {
+            Some(Reason::Lease)
+        } else if self.protected.iter().any(touches) {
+            Some(Reason::OtherTablePrefix)
+        } else if self.foreign.covers(&inside.key) || self.foreign.lies_in(&folder.prefix) {
+            Some(Reason::ForeignRootFound)
+        } else {
+            None
+        }
+    }
+
         }
     }
 
@@ -238,7 +255,13 @@ impl Judge<'_> {
 /// Whether a key stands for a folder.
 fn is_marker(relative: &str) -> bool {
     let name = relative.rsplit('/').next().unwrap_or(relative);
-    name.is_empty() || name.ends_with("_$folder$")
+    name.is_empty() || name.ends_with(FOLDER_ENDING)
+}
+
+/// The folder that a key stands for.
+fn marked_folder(at: &ObjectKey) -> Option<Location> {
+    let folder = at.key.strip_suffix(FOLDER_ENDING).or_else(|| at.key.strip_suffix('/'))?;
+    Some(Location { bucket: at.bucket.clone(), prefix: folder.trim_end_matches('/').to_owned() })
 }
 
 /// The key with repeated slashes as one: `location` may end in a slash, and writers then double it.
@@ -251,6 +274,9 @@ fn with_single_slashes(at: &ObjectKey) -> ObjectKey {
     }
     ObjectKey::new(at.bucket.clone(), key)
 }
+
+/// What Hadoop's clients put behind the name of a folder. The object lies beside the folder, not in it.
+const FOLDER_ENDING: &str = "_$folder$";
 
 fn has_ending(name: &str, endings: &[&str]) -> bool {
     endings.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending))
@@ -405,7 +431,7 @@ mod tests {
                 strings(case, "leased").iter().map(key).collect(),
                 strings(case, "leased_keys").iter().map(key).collect(),
             ),
-            foreign: &survey.foreign_roots(&ours),
+            foreign: &ForeignRoots::of(&survey.foreign_signs(&ours)),
             names: &names(case, &table),
             markers: if case["markers"] == "sweep" { Markers::Sweep } else { Markers::Keep },
             proved_stale: &strings(case, "proved_stale").iter().map(key).collect(),

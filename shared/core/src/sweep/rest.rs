@@ -11,6 +11,8 @@ use super::report::{Part, part_key, run_folder};
 use super::run::explain_key;
 use super::{CatalogDirectory, Mode, SweepError, TableDirectory, TableEntry, plan};
 use crate::glue::GlueException;
+use crate::limits::OBJECT_KEY_MAX_BYTES;
+use crate::location::split_uri;
 use crate::ports::{App, Deadline};
 use crate::store::{GetOptions, ObjectError};
 
@@ -155,13 +157,32 @@ pub async fn explain_in(
     deadline: Deadline,
 ) -> Result<Value, GlueException> {
     let key = body.get("key").and_then(Value::as_str).filter(|key| !key.is_empty());
-    let key = key.ok_or_else(|| GlueException::invalid_input("key is the key of an object, or its S3 URI."))?;
+    let bad = |message: &str| GlueException::invalid_input(message);
+    let key = key.ok_or_else(|| bad("key is the key of an object, or its S3 URI."))?;
+    let path = match split_uri(key) {
+        Ok((_, path)) => path,
+        Err(_) if is_uri(key) => return Err(bad("key is no S3 URI that names an object.")),
+        Err(_) => key,
+    };
+    if path.is_empty() {
+        return Err(bad("key names a bucket, not an object in it."));
+    }
+    if path.len() > OBJECT_KEY_MAX_BYTES {
+        let message = format!("key has {} bytes; keys of S3 have at most {OBJECT_KEY_MAX_BYTES}.", path.len());
+        return Err(bad(&message));
+    }
     let options = parse_options(body)?;
     let entry = load_by_name(directory, database, table).await?;
     Ok(explain_key(app, directory, entry, key, &options, deadline).await?)
 }
 
 /// Asks for the end of a run; answers the run, which ends as `failed` with the reason `cancelled` at its next step.
+/// Whether a text is meant for the URI of an object.
+fn is_uri(key: &str) -> bool {
+    let scheme = key.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    scheme.is_some_and(|scheme| matches!(scheme.as_str(), "s3" | "s3a" | "s3n"))
+}
+
 pub async fn cancel_in(
     app: &App,
     directory: &dyn TableDirectory,

@@ -10,6 +10,7 @@ mod pace;
 mod saving;
 mod signs;
 mod stored;
+mod strangers;
 
 use super::items::{Cancellation, Lease, Progress, RunRecord, RunState};
 use super::{Interruption, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory};

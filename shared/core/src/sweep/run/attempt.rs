@@ -235,6 +235,7 @@ impl<'a> Attempt<'a> {
             self.load_leases(known).await?;
             known.update()?;
         }
+        self.add_strangers(known).await?;
         self.record.facts.gate_ms = known.policy.gate_ms;
         self.record.facts.retention_ms = Some(known.retention_ms);
         self.report_roots(known);
@@ -308,6 +309,7 @@ impl<'a> Attempt<'a> {
         Ok(Knowledge {
             entry: entry.clone(),
             scope,
+            references: References::of(&table.bucket),
             table,
             retention_ms: policy.asked_ms,
             optimizer,
@@ -317,9 +319,10 @@ impl<'a> Attempt<'a> {
             places: places.into_iter().map(|places| (places.table_id.clone(), places)).collect::<BTreeMap<_, _>>(),
             survey: Survey::default(),
             foreign: ForeignRoots::default(),
+            foreign_signs: Vec::new(),
+            catalog: Vec::new(),
             names: NameRules::nothing(),
             protected,
-            references: References::of(&table.bucket),
             leased: Leased::default(),
             proved_stale: HashSet::new(),
             families: Families::default(),
@@ -398,14 +401,6 @@ impl<'a> Attempt<'a> {
             return Err(bad(detail).into());
         }
         Ok(())
-    }
-
-    pub(super) fn report_roots(&mut self, known: &Knowledge<'a>) {
-        for root in known.foreign.iter() {
-            let root = Location { bucket: known.table.bucket.clone(), prefix: root.to_owned() };
-            let finding = format!("a table that the catalog does not know lies at {root}: everything below it is kept");
-            self.record.facts.find(finding);
-        }
     }
 
     pub(super) fn source_context(&self, role: Role, policy: &Policy) -> SourceContext<'_> {

@@ -98,6 +98,7 @@ impl<'a> Attempt<'a> {
                 known.note_signs(page)?;
                 known.note_late(page, self.surveyed_ms);
             }
+            self.add_strangers(known).await?;
             for page in pages {
                 self.judge_page(known, page, writer);
             }

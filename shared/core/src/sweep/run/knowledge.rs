@@ -12,7 +12,7 @@ use crate::sweep::leases::Leased;
 use crate::sweep::refs::{Held, Lens, References};
 use crate::sweep::sightings::{Sightings, is_multipart};
 use crate::sweep::source::{Moment, ReferenceSource};
-use crate::sweep::survey::{ForeignRoots, OwnSigns, Survey};
+use crate::sweep::survey::{ForeignRoots, ForeignSign, OwnSigns, Survey};
 use crate::sweep::{Refusal, RefusalReason, SweepError, TableEntry, TableUse};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -108,6 +108,9 @@ pub(super) struct Knowledge<'a> {
     pub(super) references: References,
     pub(super) survey: Survey,
     pub(super) foreign: ForeignRoots,
+    pub(super) foreign_signs: Vec<ForeignSign>,
+    /// Every table of the catalog.
+    pub(super) catalog: Vec<TableEntry>,
     pub(super) names: NameRules,
     pub(super) protected: Vec<Location>,
     pub(super) leased: Leased,
@@ -246,7 +249,8 @@ impl Knowledge<'_> {
             signs.extend(sourced.source.own_signs());
         }
         self.names = names;
-        self.foreign = self.survey.foreign_roots(&signs);
+        self.foreign_signs = self.survey.foreign_signs(&signs);
+        self.foreign = ForeignRoots::of(&self.foreign_signs);
         Ok(())
     }
 

@@ -23,3 +23,4 @@ mod seeing;
 mod sightings;
 mod slices;
 mod unmarked;
+mod strangers;
