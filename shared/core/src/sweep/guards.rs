@@ -7,6 +7,7 @@ use super::leases::Leased;
 use super::refs::{Held, References};
 use super::sightings::{Sightings, is_multipart};
 use super::survey::ForeignRoots;
+use crate::delta::log::{LOG_DIR, STAGED_DIR, TEMP_DIR};
 use crate::iceberg::is_metadata_name;
 use crate::location::Location;
 use crate::store::{Listed, ObjectKey};
@@ -120,6 +121,22 @@ pub enum NameRules {
         /// Such a folder once that format is switched off, proved to be the table's own.
         swept_folder: Option<&'static str>,
     },
+    /// Of a table that was dropped: its metadata goes as well.
+    Dropped {
+        root: Location,
+        left_by: LeftBy,
+        metadata_folders: Vec<Location>,
+        partition_names: BTreeSet<String>,
+    },
+}
+
+/// What kind of table has left files behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftBy {
+    Iceberg,
+    Delta,
+    /// Files of columns, without metadata.
+    Other,
 }
 
 /// What happens to the empty objects that stand for folders.
@@ -182,6 +199,8 @@ impl Judge<'_> {
             Reason::ForeignRootFound
         } else if is_reserved {
             Reason::ReservedName
+        } else if let Some(reason) = marked_folder(&at).and_then(|folder| self.judge_folder(&folder)) {
+            reason
         } else if let Some(reason) = self.judge_age(&at, object) {
             reason
         } else if is_proved || is_marker || self.has_evidence(&at, relative) {
@@ -196,25 +215,6 @@ impl Judge<'_> {
         self.markers == Markers::Sweep && object.size_bytes == 0 && !relative.trim_matches('/').is_empty()
     }
 
-    fn judge_age(&self, at: &ObjectKey, object: &Listed) -> Option<Reason> {
-        let modified_ms = object.last_modified_ms;
-        let cut_off_ms = self.now_ms.saturating_sub(self.retention_ms);
-        } else if let Some(reason) = marked_folder(&at).and_then(|folder| self.judge_folder(&folder)) {
-            reason
-        if modified_ms <= 0 {
-            Some(Reason::UnknownAge)
-        } else if self.gate_ms.is_some_and(|gate_ms| modified_ms <= gate_ms) {
-            Some(Reason::CreationGate)
-        } else if modified_ms >= cut_off_ms {
-            Some(Reason::TooYoung)
-        } else if is_multipart(&object.etag)
-            && self.sightings.first_seen_ms(at, object).is_none_or(|seen_ms| seen_ms >= cut_off_ms)
-        {
-            Some(Reason::MultipartAge)
-        } else if self.families.youngest_ms(&at.key).is_some_and(|youngest_ms| youngest_ms >= cut_off_ms) {
-            Some(Reason::FamilyTooYoung)
-        } else {
-            None
     /// A folder with somebody else's place in it, or in such a place, needs its marker as they do.
     fn judge_folder(&self, folder: &Location) -> Option<Reason> {
         let touches = |place: &Location| folder.may_contain(place) || place.may_contain(folder);
@@ -230,6 +230,23 @@ impl Judge<'_> {
         }
     }
 
+    fn judge_age(&self, at: &ObjectKey, object: &Listed) -> Option<Reason> {
+        let modified_ms = object.last_modified_ms;
+        let cut_off_ms = self.now_ms.saturating_sub(self.retention_ms);
+        if modified_ms <= 0 {
+            Some(Reason::UnknownAge)
+        } else if self.gate_ms.is_some_and(|gate_ms| modified_ms <= gate_ms) {
+            Some(Reason::CreationGate)
+        } else if modified_ms >= cut_off_ms {
+            Some(Reason::TooYoung)
+        } else if is_multipart(&object.etag)
+            && self.sightings.first_seen_ms(at, object).is_none_or(|seen_ms| seen_ms >= cut_off_ms)
+        {
+            Some(Reason::MultipartAge)
+        } else if self.families.youngest_ms(&at.key).is_some_and(|youngest_ms| youngest_ms >= cut_off_ms) {
+            Some(Reason::FamilyTooYoung)
+        } else {
+            None
         }
     }
 
@@ -251,6 +268,9 @@ impl Judge<'_> {
         self.names.is_evidence(at, relative, is_beside_content)
     }
 }
+
+/// What Hadoop's clients put behind the name of a folder. The object lies beside the folder, not in it.
+const FOLDER_ENDING: &str = "_$folder$";
 
 /// Whether a key stands for a folder.
 fn is_marker(relative: &str) -> bool {
@@ -275,9 +295,6 @@ fn with_single_slashes(at: &ObjectKey) -> ObjectKey {
     ObjectKey::new(at.bucket.clone(), key)
 }
 
-/// What Hadoop's clients put behind the name of a folder. The object lies beside the folder, not in it.
-const FOLDER_ENDING: &str = "_$folder$";
-
 fn has_ending(name: &str, endings: &[&str]) -> bool {
     endings.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending))
 }
@@ -289,6 +306,9 @@ fn is_never_written(letter: char) -> bool {
 }
 
 const DATA_ENDINGS: [&str; 4] = [".parquet", ".avro", ".orc", ".puffin"];
+/// Of what lies in a Delta log.
+const LOG_ENDINGS: [&str; 3] = [".json", ".parquet", ".crc"];
+const HINT: &str = "_last_checkpoint";
 const METADATA_ENDINGS: [&str; 4] = [".avro", ".stats", ".puffin", ".parquet"];
 
 impl NameRules {
@@ -304,7 +324,8 @@ impl NameRules {
             NameRules::Delta { kept_folder: Some(kept), .. } => relative.split('/').next() == Some(*kept),
             _ => false,
         };
-        is_kept || name == "version-hint.text" || relative.split('/').any(|segment| self.is_hidden(segment))
+        let is_hint = name == "version-hint.text" && !matches!(self, NameRules::Dropped { .. });
+        is_kept || is_hint || relative.split('/').any(|segment| self.is_hidden(segment))
     }
 
     /// Names beginning with `_` or `.` are other tools' business, unless they are partitions of this table.
@@ -315,6 +336,10 @@ impl NameRules {
         let (partition_names, own): (_, &[&str]) = match self {
             NameRules::Iceberg { partition_names, .. } => (partition_names, &[]),
             NameRules::Delta { partition_names, .. } => (partition_names, &["_change_data", "_delta_index"]),
+            NameRules::Dropped { partition_names, left_by: LeftBy::Delta, .. } => {
+                (partition_names, &["_change_data", "_delta_index", LOG_DIR, STAGED_DIR, TEMP_DIR, "_sidecars", HINT])
+            }
+            NameRules::Dropped { partition_names, .. } => (partition_names, &[]),
         };
         let is_partition = segment.split_once('=').is_some_and(|(name, _)| partition_names.contains(name));
         !is_partition && !own.contains(&segment)
@@ -340,6 +365,20 @@ impl NameRules {
                 let is_manifest = swept_folder.is_some_and(|folder| relative.split('/').next() == Some(folder))
                     && has_ending(name, &[".avro"]);
                 root.relative(at).is_some() && (has_ending(name, &[".parquet"]) || is_vector || is_manifest)
+            }
+            NameRules::Dropped { root, left_by, metadata_folders, .. } => {
+                let in_metadata = metadata_folders.iter().any(|folder| folder.relative(at).is_some());
+                let in_log = relative.split('/').next() == Some(LOG_DIR);
+                let is_vector = name.starts_with("deletion_vector_") && name.ends_with(".bin");
+                let is_own = match left_by {
+                    LeftBy::Iceberg => {
+                        let is_metadata = is_metadata_name(name) || name == "version-hint.text";
+                        in_metadata && (is_metadata || has_ending(name, &METADATA_ENDINGS))
+                    }
+                    LeftBy::Delta => is_vector || (in_log && (name == HINT || has_ending(name, &LOG_ENDINGS))),
+                    LeftBy::Other => false,
+                };
+                root.relative(at).is_some() && (is_own || has_ending(name, &DATA_ENDINGS))
             }
         }
     }

@@ -23,6 +23,7 @@ mod blob;
 mod catalog;
 mod delays;
 pub mod directory;
+pub mod dropped;
 mod error;
 mod families;
 mod flink;

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::dropped::DroppedTable;
 use crate::location::Location;
 use crate::store::{Listed, ObjectKey};
 use crate::sweep::delays::{Delays, RAISED_MAX_MS};
@@ -109,6 +110,8 @@ pub(super) struct Knowledge<'a> {
     pub(super) survey: Survey,
     pub(super) foreign: ForeignRoots,
     pub(super) foreign_signs: Vec<ForeignSign>,
+    /// Tables that lay here, and were dropped.
+    pub(super) dropped: Vec<DroppedTable>,
     /// Every table of the catalog.
     pub(super) catalog: Vec<TableEntry>,
     pub(super) names: NameRules,
@@ -134,6 +137,11 @@ impl Knowledge<'_> {
     pub(super) fn own(&self) -> Result<&dyn ReferenceSource, Refusal> {
         let missing = || Refusal::new(RefusalReason::MetadataIncomplete, "the table's references were not read");
         self.sources.first().map(|own| &*own.source as &dyn ReferenceSource).ok_or_else(missing)
+    }
+
+    /// Dropped tables whose leases count still: their writers may go on under another name of the same place.
+    pub(super) fn dropped_owners(&self) -> impl Iterator<Item = String> {
+        self.dropped.iter().map(|table| table.table_id.as_str().to_owned()).filter(|id| *id != self.entry.id)
     }
 
     /// Tables whose leases count.
@@ -164,8 +172,8 @@ impl Knowledge<'_> {
             NameRules::Iceberg { metadata_folders, .. } => {
                 metadata_folders.iter().filter(|folder| self.table.contains(folder)).cloned().collect()
             }
-            // What is staged is looked at before each batch.
-            NameRules::Delta { .. } => Vec::new(),
+            // What is staged is looked at before each batch; to a dropped table nobody commits.
+            NameRules::Delta { .. } | NameRules::Dropped { .. } => Vec::new(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Where references come from: one implementation per table format.
 
 mod delta;
+mod dropped;
 mod features;
 mod iceberg;
 mod interval;
@@ -16,6 +17,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 pub use delta::DeltaSource;
+pub(super) use dropped::{DroppedSource, entry_of};
 pub use iceberg::{DECLARED_PATHS, IcebergSource};
 use unregistered::UnregisteredIceberg;
 
