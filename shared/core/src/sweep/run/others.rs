@@ -116,7 +116,9 @@ impl<'a> Attempt<'a> {
             gone.forget(self.app.ports.items.as_ref()).await?;
         }
         known.places.retain(|table_id, _| there.contains(table_id.as_str()));
+        known.catalog.clone_from(&tables);
         for other in &tables {
+            self.add_more_places(other, known).await?;
             if other.id == self.record.table_id {
                 continue;
             }
