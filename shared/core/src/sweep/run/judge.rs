@@ -6,6 +6,7 @@ use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::store::Listed;
 use crate::sweep::guards::{Reason, is_fuse_blown};
 use crate::sweep::items::{Folder, ReportParts, Segments, Stage, Tally};
+use crate::sweep::page::OTHER_FOLDERS;
 use crate::sweep::ranges::{are_done, cut, next_pages};
 use crate::sweep::report::{Kind, ReportWriter, judged_line};
 use crate::sweep::sightings::Sightings;
@@ -36,7 +37,6 @@ pub(super) struct Judging {
 
 /// Folders that are told apart on the page of a run; what lies in others is counted together.
 const FOLDERS_MAX: usize = 200;
-const OTHER_FOLDERS: &str = "(other folders)";
 
 /// Up to two folders below the scope.
 fn folder_of<'k>(prefix: &str, key: &'k str) -> &'k str {
