@@ -137,7 +137,7 @@ class ProtocolChangedException(ConflictRefused):
 
 
 class ConcurrentTransactionException(ConflictRefused):
-    """A winner has the same application id; with reason ``ALREADY_APPLIED`` the table holds this transaction, or a later one."""
+    """A winner has the same application id; or the table is past this transaction; ``ALREADY_APPLIED``: it holds this very one."""
 
 
 class ConcurrentWriteException(ConflictRefused):

@@ -5,23 +5,30 @@ use crate::commit::candidate::Candidate;
 use crate::commit::table_state::{AppIds, LastVersion};
 use crate::commit::verdict::{Exception, Refusal};
 
-/// Whether the table holds a candidate's transaction already, or a later one of its application. Winners are judged by
+/// Refuses a transaction that the table holds already, and one below what it holds of its application. Winners are judged by
 /// themselves; this is about what the candidate could have read: a batch that is proposed once more, under another id, would
 /// be there twice. Of applications beyond those that the head remembers only winners tell.
 pub fn check_progress(candidate: &Candidate, last: &AppIds) -> Result<(), Refusal> {
+    let refuse = |reason: &str, text: String, advice: &str| {
+        Err(Refusal::new(Exception::ConcurrentTransactionException, reason, text, advice))
+    };
     for mine in &candidate.actions.txns {
-        let LastVersion::Is(theirs) = last.last(&mine.app_id) else { continue };
-        if mine.version <= theirs {
-            let text = format!(
-                "the table holds transaction {theirs} of the application `{}` already, and the commit is its transaction {}",
-                mine.app_id, mine.version
-            );
-            return Err(Refusal::new(
-                Exception::ConcurrentTransactionException,
-                "ALREADY_APPLIED",
-                text,
-                "skip it; an application that counts anew takes another appId",
-            ));
+        let (app, version) = (&mine.app_id, mine.version);
+        match last.last(app) {
+            LastVersion::Is(theirs) if theirs == version => {
+                let text = format!("the table holds transaction {version} of the application `{app}` already; skip it");
+                return refuse("ALREADY_APPLIED", text, "nothing: it is in the table");
+            }
+            // Whether it was ever there, the log does not say.
+            LastVersion::Is(theirs) if theirs > version => {
+                let text = format!(
+                    "the table holds transaction {theirs} of the application `{app}`, which is above {version}"
+                );
+                let advice =
+                    "find out whether its rows are there; if not, propose them under a version above the table's";
+                return refuse("SAME_APPLICATION", text, advice);
+            }
+            LastVersion::Is(_) | LastVersion::Never | LastVersion::Unknown => {}
         }
     }
     Ok(())

@@ -227,7 +227,7 @@ async fn applications_that_were_read_or_written_conflict() {
 async fn a_transaction_that_the_table_holds_already_is_refused() {
     let with = |line: Value| vec![line, add("p=x/c", 20), append("c")];
     for (candidate, expected) in [
-        (txn("s", 2), "ConcurrentTransactionException ALREADY_APPLIED"),
+        (txn("s", 2), "ConcurrentTransactionException SAME_APPLICATION"),
         (txn("s", 3), "ConcurrentTransactionException ALREADY_APPLIED"),
         (txn("s", 4), "admitted"),
         (txn("r", 3), "admitted"),

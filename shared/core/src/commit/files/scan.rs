@@ -214,6 +214,9 @@ impl FileJudge<'_> {
     }
 }
 
+/// Its number within the row group, and its values.
+type NumberedRow = (u64, Vec<Option<Datum>>);
+
 /// Flat columns of one row group side by side, row by row; of each, one page is held.
 pub(super) struct Joined<'a> {
     ctx: Context<'a>,
@@ -229,7 +232,7 @@ impl Joined<'_> {
     }
 
     /// The next row: its number within the group, and its values in the order of the columns.
-    pub fn next_row(&mut self) -> Result<Option<(u64, Vec<Option<Datum>>)>, Undecided> {
+    pub fn next_row(&mut self) -> Result<Option<NumberedRow>, Undecided> {
         if self.row >= self.rows {
             return Ok(None);
         }
