@@ -21,4 +21,5 @@ mod scopes;
 mod seeing;
 mod sightings;
 mod slices;
+mod stores;
 mod unmarked;
