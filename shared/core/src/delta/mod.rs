@@ -4,6 +4,7 @@
 
 mod actions;
 mod checkpoint;
+pub mod counts;
 pub mod deletion_vector;
 pub mod features;
 #[cfg(test)]

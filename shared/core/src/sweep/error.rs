@@ -31,6 +31,8 @@ pub enum RefusalReason {
     OtherTableUnreadable,
     /// A backfill is not of the scope that its dry run looked at.
     BackfillScope,
+    /// A table was dropped so lately that it may be created again.
+    GracePeriod,
     /// The clock here and that of the store are too far apart to tell how old a file is.
     ClockSkew,
     /// More orphans than a healthy table has.
@@ -75,6 +77,7 @@ impl RefusalReason {
             Self::LocationMismatch => "location_mismatch",
             Self::OtherTableUnreadable => "other_table_unreadable",
             Self::BackfillScope => "backfill_scope",
+            Self::GracePeriod => "grace_period",
             Self::ClockSkew => "clock_skew",
             Self::Fuse => "fuse",
             Self::TableUnknown => "table_unknown",

@@ -5,19 +5,23 @@ mod delete;
 mod explain;
 mod judge;
 mod knowledge;
+mod left;
 mod others;
 mod pace;
 mod saving;
 mod signs;
 mod stored;
+mod strangers;
 
 use super::items::{Cancellation, Lease, OptimizerItem, Progress, RunRecord, RunState};
+use super::source::entry_of;
 use super::{Interruption, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory};
 use crate::ports::{App, Deadline};
 use crate::store::{Consistency, Direction, Query, SortRange, Table};
 
 use attempt::Attempt;
 pub use explain::explain_key;
+pub(super) use left::forget as forget_dropped;
 
 /// Attempts in a row that may end without having got any further.
 const IDLE_ATTEMPTS_MAX: i64 = 20;
@@ -68,6 +72,16 @@ pub async fn sweep(
     if record.state.is_final() {
         return Ok(RunOutcome::AlreadyFinished);
     }
+    // Only where a run was asked for in so many words: that a table is gone ends any other.
+    let dropped = match record.options.dropped {
+        true => left::find(app, &table_id).await,
+        false => Ok(None),
+    };
+    let dropped = match dropped {
+        Ok(dropped) => dropped,
+        Err(error) => return end_unbegun(app, record, error).await,
+    };
+    let entry = dropped.as_ref().map(entry_of).or(entry);
     let now_ms = app.ports.clock.now_ms();
     let lease = match Lease::acquire(items, &table_id, &record.run_id, now_ms).await {
         Ok(lease) => lease,
@@ -81,6 +95,7 @@ pub async fn sweep(
     record.started_ms = record.started_ms.or(Some(now_ms));
     record.reason = None;
     let mut attempt = Attempt::new(app, directory, deadline, record, lease, now_ms);
+    attempt.dropped = dropped;
     let result = match (attempt.save_record().await, unread) {
         (Ok(()), None) => attempt.work(entry).await,
         (Ok(()), Some(error)) | (Err(error), _) => Err(error),
@@ -235,6 +250,9 @@ async fn finish(attempt: &mut Attempt<'_>) -> Result<RunOutcome, SweepError> {
     }
     if has_work {
         attempt.forget_work().await?;
+    }
+    if let Some(dropped) = &attempt.dropped {
+        left::forget_if_gone(attempt.app, dropped, &attempt.record).await?;
     }
     Ok(RunOutcome::Finished(Box::new(attempt.record.clone())))
 }

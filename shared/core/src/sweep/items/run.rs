@@ -81,6 +81,8 @@ pub struct RunOptions {
     pub backfill: bool,
     /// However large the share of orphans is, they go.
     pub accept_share: bool,
+    /// The table was dropped, and its files are to go.
+    pub dropped: bool,
     /// How often an orphan must have been seen: 1 or 2. By default 2 for scheduled runs, 1 for others.
     pub sightings: Option<u8>,
     /// The dry run that was looked at before.

@@ -117,7 +117,14 @@ impl<'a> Attempt<'a> {
             gone.forget(self.app.ports.items.as_ref()).await?;
         }
         known.places.retain(|table_id, _| there.contains(table_id.as_str()));
+        known.catalog.clone_from(&tables);
         for other in &tables {
+            match self.add_more_places(other, known).await {
+                Err(SweepError::Refused(why)) if why.reason != RefusalReason::OtherTableUnreadable => {
+                    self.doubt(other, Unread { why, is_there: true }, known)?;
+                }
+                added => added?,
+            }
             if other.id == self.record.table_id {
                 continue;
             }

@@ -11,12 +11,12 @@ use crate::sweep::survey::{list_below, list_if_there, list_request};
 use crate::sweep::{Refusal, RefusalReason, SweepError, TableEntry, TableFormat};
 
 /// Folder of Iceberg's metadata, unless a table says otherwise.
-const METADATA_DIR: &str = "metadata";
+pub(super) const METADATA_DIR: &str = "metadata";
 /// The largest list of files that is read.
 const FILE_LIST_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A place as it is spelled, and as Hadoop's clients read it.
-fn spellings(place: &Location) -> Vec<Location> {
+pub(super) fn spellings(place: &Location) -> Vec<Location> {
     let folders: Vec<&str> = place.prefix.split('/').filter(|folder| !folder.is_empty()).collect();
     let single = Location { bucket: place.bucket.clone(), prefix: folders.join("/") };
     if single == *place { vec![single] } else { vec![place.clone(), single] }

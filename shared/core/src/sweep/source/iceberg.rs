@@ -391,6 +391,8 @@ struct Saved {
     is_loading: bool,
     before: Option<StateMark>,
     walked: Vec<(String, String)>,
+    #[serde(default)]
+    counted: Vec<(String, String, u64)>,
     data_folders: Vec<(String, String)>,
     metadata_folders: Vec<(String, String)>,
     partition_names: BTreeSet<String>,
@@ -452,6 +454,7 @@ impl ReferenceSource for IcebergSource<'_> {
             is_loading: self.is_loading,
             before: self.before.clone(),
             walked,
+            counted: self.reachable.counted().into_iter().map(|(at, live)| (at.bucket, at.key, live)).collect(),
             data_folders: pairs(&self.data_folders),
             metadata_folders: pairs(&self.metadata_folders),
             partition_names: self.partition_names.clone(),
@@ -462,8 +465,10 @@ impl ReferenceSource for IcebergSource<'_> {
     fn restore(&mut self, saved: &Value) -> bool {
         let Ok(saved) = Saved::deserialize(saved) else { return false };
         (self.is_loading, self.before) = (saved.is_loading, saved.before);
-        self.reachable =
-            Reachable::having_walked(saved.walked.into_iter().map(|(bucket, key)| ObjectKey { bucket, key }));
+        self.reachable = Reachable::having_walked(
+            saved.walked.into_iter().map(|(bucket, key)| ObjectKey { bucket, key }),
+            saved.counted.into_iter().map(|(bucket, key, live)| (ObjectKey { bucket, key }, live)),
+        );
         self.data_folders = folders(saved.data_folders);
         self.metadata_folders = folders(saved.metadata_folders);
         self.partition_names = saved.partition_names;
