@@ -126,13 +126,28 @@ impl TableMetadata {
     }
 }
 
-/// The object behind a path of the metadata, byte for byte. Paths without scheme, and those of other stores, are
-/// refused: they must never count as naming nothing.
+/// The object behind a path of the metadata, byte for byte. Old writers left out scheme and bucket: such a path is taken
+/// if it lies in the folder of the table whose metadata names it, whose bucket is known. Others without scheme, and those
+/// of other stores, are refused: they must never count as naming nothing.
 pub(super) fn resolve(path: &str, named_by: &ObjectKey) -> Result<ObjectKey, IcebergError> {
     match split_uri(path) {
         Ok((bucket, key)) if !key.is_empty() => Ok(ObjectKey::new(bucket, key)),
+        Err(_) if is_at_home(path, named_by) => {
+            Ok(ObjectKey::new(named_by.bucket.clone(), path.trim_start_matches('/')))
+        }
         _ => Err(IcebergError::UnresolvedPath { path: path.chars().take(200).collect(), named_by: named_by.clone() }),
     }
+}
+
+/// Whether a path without scheme and bucket lies where the folder of a metadata file lies itself.
+fn is_at_home(path: &str, named_by: &ObjectKey) -> bool {
+    let named_by = named_by.collapsed().unwrap_or_else(|| named_by.clone());
+    let folder = named_by.key.rsplit_once('/').map(|(folder, _)| folder);
+    let Some((root, _)) = folder.and_then(|folder| folder.rsplit_once('/')) else { return false };
+    let Some(inside) = path.strip_prefix('/').and_then(|path| path.strip_prefix(root)) else { return false };
+    // What some reader would resolve to another place is not taken.
+    let is_plain = !inside.split('/').any(|step| matches!(step, "." | ".."));
+    inside.starts_with('/') && !inside.ends_with('/') && is_plain
 }
 
 fn gunzip(bytes: &[u8], at: &ObjectKey) -> Result<Vec<u8>, IcebergError> {
@@ -411,6 +426,35 @@ mod tests {
         }
         assert!(matches!(TableMetadata::parse(b"{\"format-version\":2", &at()), Err(IcebergError::Unreadable { .. })));
         assert!(matches!(TableMetadata::parse(b"", &at()), Err(IcebergError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn paths_without_scheme_are_of_the_tables_own_folder_or_refused() {
+        let named_by = ObjectKey::new("lake", "wh/old/metadata/m0.avro");
+        for named_by in [&named_by, &ObjectKey::new("lake", "wh//old/metadata/m0.avro")] {
+            let found = resolve("/wh/old/data/x%20y.parquet", named_by).unwrap();
+            assert_eq!(found, ObjectKey::new("lake", "wh/old/data/x%20y.parquet"));
+        }
+        let others = [
+            "/wh/older/data/x",
+            "/wh/old",
+            "/wh/old/",
+            "/elsewhere/x",
+            "wh/old/data/x",
+            "//wh/old/data/x",
+            "/wh/old/../new/x",
+            "/wh/old/./x",
+            "file:/wh/old/data/x",
+            "",
+            "/",
+        ];
+        for path in others {
+            assert!(matches!(resolve(path, &named_by), Err(IcebergError::UnresolvedPath { .. })), "{path}");
+        }
+        // There is no folder that would tell.
+        for key in ["m0.avro", "metadata/m0.avro"] {
+            assert!(resolve("/data/x", &ObjectKey::new("lake", key)).is_err(), "{key}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::manifest::{AvroKind, ManifestContent, is_avro, kind_of};
 use super::metadata::Least;
 use super::{IcebergError, ManifestEntry, ManifestRef, TableMetadata, read_manifest, read_manifest_list};
-use crate::store::{ByteRange, GetOptions, Object, ObjectError, ObjectKey, ObjectMeta, ReadObjects};
+use crate::store::{ByteRange, GetOptions, Object, ObjectError, ObjectKey, ObjectMeta, ReadObjects, StoreErrorKind};
 
 /// Manifests and lists read at the same time. A manifest has about 8 MB, so this bounds memory as well.
 pub const MANIFEST_CONCURRENCY: usize = 8;
@@ -26,17 +26,35 @@ pub struct Reachable {
 async fn fetch(objects: &dyn ReadObjects, what: &'static str, at: &ObjectKey) -> Result<Object, IcebergError> {
     // The range keeps a giant out of memory.
     let range = Some(ByteRange::From { start: 0, length: FILE_MAX_BYTES });
-    match objects.get(at, &GetOptions { range, if_match: None }).await {
+    let options = GetOptions { range, if_match: None };
+    let mut found = objects.get(at, &options).await;
+    // Hadoop's client writes `a//b` as `a/b`, and names it as it was told.
+    if let (Err(ObjectError::NotFound(_)), Some(single)) = (&found, at.collapsed()) {
+        found = objects.get(&single, &options).await;
+    }
+    match found {
         Ok(object) if object.meta.size_bytes > FILE_MAX_BYTES => {
             let message = format!("it has {} bytes; at most {FILE_MAX_BYTES} are read", object.meta.size_bytes);
             Err(IcebergError::unreadable(what, at, message))
         }
         Ok(object) => Ok(object),
         Err(ObjectError::NotFound(_)) => Err(IcebergError::Missing { what, at: at.clone() }),
+        // Without its bucket nothing of it is there.
+        Err(ObjectError::Store(error)) if error.kind == StoreErrorKind::Missing => {
+            Err(IcebergError::Missing { what, at: at.clone() })
+        }
         // An empty object has no first byte.
         Err(ObjectError::InvalidRange(_)) => Err(IcebergError::unreadable(what, at, "it is empty")),
         Err(ObjectError::Store(error)) => Err(error.into()),
         Err(other) => Err(IcebergError::unreadable(what, at, other)),
+    }
+}
+
+/// Looks at a file that metadata names, also where Hadoop's client has written it.
+pub async fn head_named(objects: &dyn ReadObjects, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
+    match (objects.head(at).await, at.collapsed()) {
+        (Err(ObjectError::NotFound(_)), Some(single)) => objects.head(&single).await,
+        (found, _) => found,
     }
 }
 

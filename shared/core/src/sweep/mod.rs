@@ -54,4 +54,4 @@ pub use guards::Reason;
 pub use message::{Mode, SweepRequest};
 pub use plan::{plan_due, work_pending};
 pub use refs::{Held, References};
-pub use run::{RunOutcome, sweep};
+pub use run::{RunOutcome, give_up, sweep};

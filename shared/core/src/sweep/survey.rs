@@ -11,9 +11,11 @@ use super::blob::hash64;
 use super::flink::TempManifest;
 use super::refs::exact_hash;
 use crate::iceberg::is_metadata_name;
-use crate::limits::LIST_PAGE_MAX_KEYS;
+use crate::limits::{LIST_PAGE_MAX_KEYS, OBJECT_KEY_MAX_BYTES};
 use crate::location::Location;
-use crate::store::{ETag, ListRequest, Listed, ObjectKey, ReadObjects};
+use crate::store::{
+    ETag, ListPage, ListRequest, Listed, ObjectError, ObjectKey, ReadObjects, StoreErrorKind, list_every,
+};
 
 /// Folders whose presence below a prefix makes that prefix the root of a table.
 const ROOT_SIGNS: [(&str, Sign); 2] = [("_delta_log", Sign::DeltaLog), (".hoodie", Sign::Hoodie)];
@@ -249,7 +251,34 @@ pub(super) async fn first_page(
 ) -> Result<Vec<Listed>, SweepError> {
     let prefix = format!("{}{folder}/", above.key_prefix());
     let request = ListRequest { bucket: above.bucket.clone(), prefix, start_after: None, max_keys };
-    Ok(objects.list(&request).await?.objects)
+    Ok(list_if_there(objects, &request).await?.map(|page| page.objects).unwrap_or_default())
+}
+
+/// A page, or `None` where no object can be: there is no such bucket, or no key is as long as the prefix.
+pub(super) async fn list_if_there(
+    objects: &dyn ReadObjects,
+    request: &ListRequest,
+) -> Result<Option<ListPage>, ObjectError> {
+    if request.prefix.len() > OBJECT_KEY_MAX_BYTES {
+        return Ok(None);
+    }
+    match objects.list(request).await {
+        Ok(page) => Ok(Some(page)),
+        Err(ObjectError::Store(error)) if error.kind == StoreErrorKind::Missing => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Everything below a folder; nothing where no object can be.
+pub(super) async fn list_below(objects: &dyn ReadObjects, folder: &Location) -> Result<Vec<Listed>, ObjectError> {
+    let prefix = folder.key_prefix();
+    if prefix.len() > OBJECT_KEY_MAX_BYTES {
+        return Ok(Vec::new());
+    }
+    match list_every(objects, &folder.bucket, &prefix).await {
+        Err(ObjectError::Store(error)) if error.kind == StoreErrorKind::Missing => Ok(Vec::new()),
+        other => other,
+    }
 }
 
 /// Prefixes of tables that nobody told us about.

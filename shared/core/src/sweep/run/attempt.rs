@@ -14,7 +14,7 @@ use crate::sweep::delays::Delays;
 use crate::sweep::families::Families;
 use crate::sweep::guards::NameRules;
 use crate::sweep::items::{
-    LEASE_MS, Lease, OptimizerItem, Progress, RunFacts, RunRecord, RunState, Segments, Stage, TablePlaces,
+    LEASE_MS, Lease, OptimizerItem, Progress, RunFacts, RunRecord, Segments, Stage, TablePlaces,
 };
 use crate::sweep::leases::Leased;
 use crate::sweep::ranges::{KeyRange, are_done, cut, next_pages};
@@ -124,10 +124,7 @@ impl<'a> Attempt<'a> {
     }
 
     pub(super) fn fail(&mut self, refusal: &Refusal, now_ms: i64) {
-        self.record.state = RunState::Failed;
-        self.record.ended_ms = Some(now_ms);
-        self.record.reason = Some(refusal.reason.as_str().to_owned());
-        self.record.error = Some(refusal.to_string());
+        self.record.fail(refusal, now_ms);
     }
 
     pub(super) fn has_given_up(&self) -> bool {

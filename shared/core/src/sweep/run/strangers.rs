@@ -9,7 +9,7 @@ use crate::iceberg::is_metadata_name;
 use crate::location::Location;
 use crate::sweep::directory::Unregistered;
 use crate::sweep::refs::Lens;
-use crate::sweep::survey::{ForeignSign, Sign, first_page, list_request};
+use crate::sweep::survey::{ForeignSign, Sign, first_page, list_if_there, list_request};
 use crate::sweep::{Refusal, RefusalReason, SweepError, TableEntry, TableFormat};
 
 impl Knowledge<'_> {
@@ -76,8 +76,10 @@ impl<'a> Attempt<'a> {
                 found.push((Unregistered::Delta, place));
             }
             let prefix = metadata.key_prefix();
-            let page = objects.list(&list_request(&metadata)).await?;
-            let mut names = page.objects.iter().filter_map(|object| object.key.strip_prefix(&prefix));
+            // Where there is no such bucket, nothing is named.
+            let page = list_if_there(objects, &list_request(&metadata)).await?;
+            let listed = page.map(|page| page.objects).unwrap_or_default();
+            let mut names = listed.iter().filter_map(|object| object.key.strip_prefix(&prefix));
             if names.any(|name| !name.contains('/') && is_metadata_name(name)) {
                 found.push((Unregistered::IcebergMetadata, metadata));
             }

@@ -29,6 +29,8 @@ use crate::sweep::{Interruption, Refusal, RefusalReason, SweepError, TableDirect
 
 const DAY_MS: i64 = 86_400_000;
 const RETENTION: &str = "delta.deletedFileRetentionDuration";
+/// Longer than there have been clocks: a hundred years.
+const FOREVER_MS: i64 = 36_525 * 86_400_000;
 /// Of tables that do not set it.
 const DEFAULT_RETENTION_MS: i64 = 7 * DAY_MS;
 const LOG_RETENTION: &str = "delta.logRetentionDuration";
@@ -110,7 +112,7 @@ impl From<SnapshotError> for SweepError {
             }
             SnapshotError::Damaged { .. } | SnapshotError::TooLarge { .. } => RefusalReason::MetadataUnreadable,
             SnapshotError::Path { .. } => RefusalReason::UnresolvedPath,
-            SnapshotError::Store(error) => return error.clone().into(),
+            SnapshotError::Store(error) => return Self::of_objects(error.clone()),
         };
         Refusal::new(reason, error.to_string()).into()
     }
@@ -119,7 +121,7 @@ impl From<SnapshotError> for SweepError {
 impl From<CommitError> for SweepError {
     fn from(error: CommitError) -> Self {
         match error {
-            CommitError::Store(error) => error.into(),
+            CommitError::Store(error) => Self::of_objects(error),
             CommitError::Item(error) => error.into(),
             other if other.is_retryable() => Interruption::Contended("the commits of the table").into(),
             other => Refusal::new(RefusalReason::MetadataUnreadable, other.to_string()).into(),
@@ -280,9 +282,12 @@ impl<'a> DeltaSource<'a> {
     fn duration_ms(&self, metadata: &Metadata, property: &str, default_ms: i64) -> Result<i64, Refusal> {
         match metadata.property(property) {
             None => Ok(default_ms),
-            Some(text) => {
-                interval::parse_ms(text).ok_or_else(|| unsupported(format!("{property} = `{text}` is not understood")))
-            }
+            Some(text) => match (interval::parse_ms(text), self.role) {
+                (Some(ms), _) => Ok(ms),
+                // Of a table that is not swept everything may count that it ever named.
+                (None, Role::Other) => Ok(FOREVER_MS),
+                (None, Role::Own) => Err(unsupported(format!("{property} = `{text}` is not understood"))),
+            },
         }
     }
 

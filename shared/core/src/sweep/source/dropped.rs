@@ -91,7 +91,7 @@ impl<'a> DroppedSource<'a> {
         let Ok(TableFormat::Iceberg { pointer }) = self.entry.format() else { return Ok(None) };
         match load_metadata(self.ports.objects.as_ref(), &pointer).await {
             Ok(metadata) => Ok(Some(metadata)),
-            Err(IcebergError::Store(error)) => Err(error.into()),
+            Err(error @ IcebergError::Store(_)) => Err(error.into()),
             // Gone, or nobody can read it: names decide.
             Err(_) => Ok(None),
         }
@@ -144,7 +144,7 @@ impl ReferenceSource for DroppedSource<'_> {
         for at in found {
             let metadata = match load_metadata(self.ports.objects.as_ref(), &at).await {
                 Ok(metadata) => metadata,
-                Err(IcebergError::Store(error)) => return Err(error.into()),
+                Err(error @ IcebergError::Store(_)) => return Err(error.into()),
                 // Torn or gone: it was nobody's state.
                 Err(IcebergError::Unreadable { .. } | IcebergError::Missing { .. }) => continue,
                 Err(error) => return Err(error.into()),

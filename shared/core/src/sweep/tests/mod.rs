@@ -24,5 +24,6 @@ mod scopes;
 mod seeing;
 mod sightings;
 mod slices;
+mod stores;
 mod strangers;
 mod unmarked;

@@ -121,7 +121,7 @@ impl DeltaSource<'_> {
                         proved.insert(at.clone());
                     }
                 }
-                Err(IcebergError::Store(error)) => return Err(error.into()),
+                Err(error @ IcebergError::Store(_)) => return Err(error.into()),
                 // Somebody else's, or nobody can tell: a root of its own.
                 Ok(_) | Err(_) => return Ok(HashSet::new()),
             }
