@@ -13,7 +13,7 @@ import json
 import re
 import sys
 
-REQUEST = re.compile(rb"(GET|PUT|POST|HEAD|DELETE) ")
+REQUEST = re.compile(rb"(GET|PUT|POST|HEAD|DELETE) (\S*)")
 ANSWER = re.compile(rb"HTTP/1\.1 (\d\d\d)")
 CHUNK = 1 << 16
 
@@ -41,6 +41,8 @@ class Between:
         while data := await reader.read(CHUNK):
             if request := REQUEST.match(data):
                 self.counts[request[1].decode()] += 1
+                # Listings are GETs on the wire, and not in anybody's bill.
+                self.counts["lists"] += b"list-type=2" in request[2]
             self.counts["bytes sent"] += len(data)
             writer.write(data)
             await writer.drain()

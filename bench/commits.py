@@ -21,8 +21,6 @@ import json
 import pathlib
 import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -36,33 +34,13 @@ from botocore.config import Config
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, write_deltalake
 from deltalake.transaction import AddAction
 
-from peers import lakewarden_server
+from peers import Between, lakewarden_server
 
 BUCKET = "lake"
 S3_MS, DYNAMODB_MS = 60, 6
 # Pause before the next question for a verdict: a part of the time waited so far, as a patient client asks.
 ASK_FIRST_S, ASK_PART = 0.004, 0.2
 PATIENCE_S = 300
-
-
-class Between:
-    """A process of its own that stands before a server."""
-
-    def __init__(self, url, delay_ms):
-        script = pathlib.Path(__file__).with_name("between.py")
-        command = [sys.executable, str(script), urllib.parse.urlsplit(url).netloc, str(delay_ms)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.url = self.process.stdout.readline().strip()
-
-    def counts(self):
-        print(file=self.process.stdin, flush=True)
-        return json.loads(self.process.stdout.readline())
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
 
 
 def free_port():

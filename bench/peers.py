@@ -104,3 +104,23 @@ class Raw:
         if answer.status != 200:
             raise RuntimeError(f"{headers['X-Amz-Target']}: {answer.status} {content[:500]!r}")
         return took, content
+
+
+class Between:
+    """A process of its own that stands before a server."""
+
+    def __init__(self, url, delay_ms):
+        script = pathlib.Path(__file__).with_name("between.py")
+        command = [sys.executable, str(script), urllib.parse.urlsplit(url).netloc, str(delay_ms)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().strip()
+
+    def counts(self):
+        print(file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()

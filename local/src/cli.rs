@@ -75,6 +75,9 @@ pub struct ServeArgs {
     /// How long verdicts on commits can be read, and staged commits are kept, in hours.
     #[arg(long, value_name = "HOURS", default_value_t = 720, value_parser = clap::value_parser!(u32).range(24..))]
     pub verdict_retention_hours: u32,
+    /// How long the files of a dropped table stay whatever is asked for, in hours.
+    #[arg(long, value_name = "HOURS", default_value_t = 168, value_parser = clap::value_parser!(u32).range(24..))]
+    pub dropped_grace_hours: u32,
     /// How long what sweeps delete can come back in buckets that keep no versions, in hours; 0 deletes for good.
     #[arg(long, value_name = "HOURS", default_value_t = 168)]
     pub undo_hours: u32,
@@ -180,7 +183,7 @@ pub enum Command {
     Rebuild(RebuildArgs),
     /// Look for files of a table that nothing needs, and with --delete remove them: start a run, or follow, list and end
     /// runs.
-    Sweep(SweepCommand),
+    Sweep(SweepArgs),
     /// What a sweep would decide on one object now, and why.
     Explain(ExplainArgs),
     /// Serve S3 beside writers that know nothing of Lakewarden: their commits to Delta logs are judged before they are
@@ -304,18 +307,48 @@ pub struct RebuildArgs {
     pub region: Option<String>,
 }
 
-/// A run, or the end of what runs did.
+/// Which run.
 #[derive(Clone, Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct SweepCommand {
+pub struct SweepArgs {
     #[command(subcommand)]
-    pub action: Option<SweepAction>,
+    pub of: Option<SweepOf>,
     #[command(flatten)]
-    pub run: Option<SweepArgs>,
+    pub at: GatewayArgs,
+    #[arg(required = true)]
+    pub database: Option<String>,
+    #[arg(required = true)]
+    pub table: Option<String>,
+    /// Delete what is found, under every guard. [default: a dry run, which deletes nothing]
+    #[arg(long)]
+    pub delete: bool,
+    /// How often an orphan must have been seen, by this run and earlier ones: 1 or 2. [default: the optimizer's]
+    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub sightings: Option<u8>,
+    /// Start the run and do not wait for its end.
+    #[arg(long)]
+    pub detach: bool,
+    /// Follow this run instead of starting one.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["delete", "sightings", "detach"])]
+    pub run: Option<String>,
+    /// End this run.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["delete", "sightings", "detach", "run"])]
+    pub cancel: Option<String>,
+    /// List the table's runs, newest first.
+    #[arg(long, conflicts_with_all = ["delete", "sightings", "detach", "run", "cancel"])]
+    pub list: bool,
+    /// Print the run (or runs) as JSON and nothing else.
+    #[arg(long)]
+    pub json: bool,
+    /// Region. [default: AWS_REGION, or the profile's]
+    #[arg(long)]
+    pub region: Option<String>,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum SweepAction {
+pub enum SweepOf {
+    /// Files of tables that were dropped: list the tables, or remove what one of them left.
+    Dropped(DroppedArgs),
     /// Bring back what sweeps of a table took away. What has a key by now is left alone.
     Restore(RestoreArgs),
 }
@@ -348,32 +381,26 @@ pub struct RestoreArgs {
     pub region: Option<String>,
 }
 
-/// Which run.
+/// Which dropped table.
 #[derive(Clone, Debug, Args)]
-pub struct SweepArgs {
+pub struct DroppedArgs {
     #[command(flatten)]
     pub at: GatewayArgs,
-    pub database: String,
-    pub table: String,
-    /// Delete what is found, under every guard. [default: a dry run, which deletes nothing]
-    #[arg(long)]
-    pub delete: bool,
-    /// How often an orphan must have been seen, by this run and earlier ones: 1 or 2. [default: the optimizer's]
-    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u8).range(1..=2))]
-    pub sightings: Option<u8>,
-    /// Start the run and do not wait for its end.
-    #[arg(long)]
-    pub detach: bool,
-    /// Follow this run instead of starting one.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["delete", "sightings", "detach"])]
-    pub run: Option<String>,
-    /// End this run.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["delete", "sightings", "detach", "run"])]
-    pub cancel: Option<String>,
-    /// List the table's runs, newest first.
-    #[arg(long, conflicts_with_all = ["delete", "sightings", "detach", "run", "cancel"])]
-    pub list: bool,
-    /// Print the run (or runs) as JSON and nothing else.
+    /// Its id. [default: list all of them]
+    pub table_id: Option<String>,
+    /// Delete what an earlier dry run, this one, has shown. [default: a dry run, which deletes nothing]
+    #[arg(long, value_name = "RUN", requires_all = ["table_id", "asked_by", "why"])]
+    pub delete_after: Option<String>,
+    /// Who wants them gone; kept in the run's record.
+    #[arg(long, value_name = "NAME", requires = "delete_after")]
+    pub asked_by: Option<String>,
+    /// Why; kept in the run's record.
+    #[arg(long, value_name = "WORDS", requires = "delete_after")]
+    pub why: Option<String>,
+    /// List it no longer, and leave its files alone.
+    #[arg(long, requires = "table_id", conflicts_with = "delete_after")]
+    pub forget: bool,
+    /// Print the answer as JSON and nothing else.
     #[arg(long)]
     pub json: bool,
     /// Region. [default: AWS_REGION, or the profile's]
@@ -437,9 +464,7 @@ mod tests {
 
     #[test]
     fn a_sweep_deletes_only_when_it_is_said() {
-        let Some(Command::Sweep(command)) = parse("lakewarden sweep shop orders").unwrap().command else { panic!() };
-        let args = command.run.unwrap();
-        assert!(command.action.is_none());
+        let Some(Command::Sweep(args)) = parse("lakewarden sweep shop orders").unwrap().command else { panic!() };
         assert!(!args.delete && args.sightings.is_none());
         assert!(parse("lakewarden sweep shop orders --delete --sightings 1 --json").is_ok());
         for line in
@@ -451,12 +476,33 @@ mod tests {
     }
 
     #[test]
+    fn dropped_tables_are_swept_by_their_ids() {
+        let dropped = |line: &str| match parse(&format!("lakewarden sweep dropped{line}")) {
+            Ok(Cli { command: Some(Command::Sweep(SweepArgs { of: Some(SweepOf::Dropped(args)), .. })), .. }) => {
+                Some(args)
+            }
+            _ => None,
+        };
+        assert!(dropped("").is_some_and(|args| args.table_id.is_none()));
+        assert!(dropped(" t1 --json").is_some_and(|args| args.delete_after.is_none() && args.json));
+        assert!(dropped(" t1 --delete-after r --asked-by me --why over").is_some());
+        for line in
+            [" t1 --delete-after r", " --delete-after r --asked-by me --why over", " --forget", " t1 --asked-by me"]
+        {
+            assert!(dropped(line).is_none(), "{line}");
+        }
+        assert!(parse("lakewarden sweep").is_err());
+    }
+
+    #[test]
     fn a_restore_says_what_comes_back() {
         let line = "lakewarden sweep restore shop orders --run r --prefix data/ --json";
-        let Some(Command::Sweep(command)) = parse(line).unwrap().command else { panic!() };
-        let Some(SweepAction::Restore(args)) = command.action else { panic!() };
+        let Some(Command::Sweep(SweepArgs { of: Some(SweepOf::Restore(args)), .. })) = parse(line).unwrap().command
+        else {
+            panic!()
+        };
         assert_eq!((args.run.as_deref(), args.prefix.as_deref(), args.key), (Some("r"), Some("data/"), None));
-        for line in ["restore shop orders", "restore shop --run r", "", "shop"] {
+        for line in ["restore shop orders", "restore shop --run r"] {
             assert!(parse(&format!("lakewarden sweep {line}")).is_err(), "{line}");
         }
     }

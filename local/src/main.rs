@@ -4,9 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use http::Method;
-use lakewarden_local::cli::{
-    Cli, ClockAction, Command, GatewayArgs, S3GatewayArgs, ServeArgs, SweepAction, SweepCommand,
-};
+use lakewarden_local::cli::{Cli, ClockAction, Command, GatewayArgs, S3GatewayArgs, ServeArgs};
 use lakewarden_local::client::{ClientError, GatewayClient};
 use lakewarden_local::system::{ACCESS_KEY, BUCKETS, REGION, SECRET_KEY, System};
 use lakewarden_local::{demo, discover, guard, import, logs, rebuild, sweep};
@@ -47,13 +45,7 @@ async fn run(cli: Cli) -> Result<(), String> {
         Some(Command::Import(args)) => import::run(&args).await.map_err(|error| error.to_string()),
         Some(Command::Discover(args)) => discover::run(&args).await.map_err(|error| error.to_string()),
         Some(Command::Rebuild(args)) => rebuild::run(&args).await.map_err(|error| error.to_string()),
-        Some(Command::Sweep(SweepCommand { action: Some(SweepAction::Restore(args)), .. })) => {
-            sweep::restore(&args).await.map_err(|error| error.to_string())
-        }
-        Some(Command::Sweep(SweepCommand { run: Some(args), .. })) => {
-            sweep::run(&args).await.map_err(|error| error.to_string())
-        }
-        Some(Command::Sweep(_)) => Err("say which table: lakewarden sweep DATABASE TABLE".to_owned()),
+        Some(Command::Sweep(args)) => sweep::run(&args).await.map_err(|error| error.to_string()),
         Some(Command::Explain(args)) => sweep::explain(&args).await.map_err(|error| error.to_string()),
         Some(Command::Gateway(args)) => guard(&args).await,
         Some(Command::DeadLetters { at, redrive }) => {

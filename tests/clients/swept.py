@@ -51,7 +51,7 @@ class Swept:
             run = self.server.ok("GET", f"{self.path}/{run_id}")
             return run if run["state"] in ("completed", "failed") else None
 
-        return wait_until(ended, f"run {run_id} ended")
+        return wait_until(ended, f"run {run_id} ended", 180)
 
     def explain(self, key, **options):
         path = self.path.removesuffix("/sweeps") + "/explain-sweep"
@@ -79,5 +79,5 @@ class Swept:
 
 
 def decisions(lines):
-    """Key -> reason, from the lines of a report."""
-    return {line["key"]: line["reason"] for line in lines if "key" in line}
+    """Key -> reason, from the lines of a report on what was judged; others tell what became of orphans."""
+    return {line["key"]: line["reason"] for line in lines if "reason" in line}

@@ -2,6 +2,8 @@
 
 import http.server
 import json
+import os
+import pty
 import subprocess
 import threading
 
@@ -18,13 +20,16 @@ class Tools:
         self.server = server
         self.folder = folder
 
-    def run(self, *arguments, check=True):
+    def environment(self):
         environment = {name: value for name, value in self.server.environment().items() if "ENDPOINT" not in name}
         environment["LAKEWARDEN_GATEWAY"] = self.server.endpoints["gateway"]
         environment["LAKEWARDEN_DATA_DIR"] = str(self.folder / "tools")
+        return environment
+
+    def run(self, *arguments, check=True):
         done = subprocess.run(
             [str(BINARY), *arguments],
-            env=environment,
+            env=self.environment(),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -34,6 +39,26 @@ class Tools:
         )
         assert (done.returncode == 0) == check, f"{arguments}: {done.stdout}\n{done.stderr}"
         return done
+
+    def run_on_terminal(self, *arguments):
+        """With a terminal as standard error: what was drawn there, and standard output."""
+        terminal, end = pty.openpty()
+        with open(self.folder / "stdout.txt", "w+", encoding="utf-8") as output:
+            process = subprocess.Popen(
+                [str(BINARY), *arguments], env=self.environment(), cwd=self.folder, stdin=subprocess.DEVNULL, stdout=output, stderr=end
+            )
+            os.close(end)
+            drawn = b""
+            try:
+                # The last end that is closed makes reading fail.
+                while piece := os.read(terminal, 4096):
+                    drawn += piece
+            except OSError:
+                pass
+            os.close(terminal)
+            assert process.wait(120) == 0, drawn
+            output.seek(0)
+            return drawn.decode(), output.read()
 
     def journals(self):
         return list((self.folder / "tools").rglob("*.jsonl"))

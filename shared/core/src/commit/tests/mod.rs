@@ -22,3 +22,4 @@ mod rows;
 mod schema;
 mod schema_properties;
 mod state;
+mod wide_groups;

@@ -25,12 +25,8 @@ pub use run::{
 };
 pub use writer_lease::WriterLease;
 
-/// Partition keys of what hangs on a table, its optimizer of orphan files aside.
-pub fn places_of(table_id: &str) -> [String; 4] {
-    [
-        RunRecord::partition(table_id),
-        Lease::partition(table_id),
-        KeptOptimizer::partition(table_id),
-        WriterLease::partition(table_id),
-    ]
+/// Partition keys of what goes with a table that is dropped, its optimizer of orphan files aside. What writers have announced
+/// stays: another table may lie at the same place.
+pub fn places_of(table_id: &str) -> [String; 3] {
+    [RunRecord::partition(table_id), Lease::partition(table_id), KeptOptimizer::partition(table_id)]
 }

@@ -6,6 +6,7 @@ use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::store::Listed;
 use crate::sweep::guards::{Reason, is_fuse_blown};
 use crate::sweep::items::{Folder, ReportParts, Segments, Stage, Tally};
+use crate::sweep::page::OTHER_FOLDERS;
 use crate::sweep::ranges::{are_done, cut, next_pages};
 use crate::sweep::report::{Kind, ReportWriter, judged_line};
 use crate::sweep::sightings::Sightings;
@@ -36,7 +37,6 @@ pub(super) struct Judging {
 
 /// Folders that are told apart on the page of a run; what lies in others is counted together.
 const FOLDERS_MAX: usize = 200;
-const OTHER_FOLDERS: &str = "(other folders)";
 
 /// Up to two folders below the scope.
 fn folder_of<'k>(prefix: &str, key: &'k str) -> &'k str {
@@ -95,9 +95,11 @@ impl<'a> Attempt<'a> {
             let pages = next_pages(objects, &known.scope, &mut ranges).await?;
             known.refresh(Moment::Judging).await?;
             for page in &pages {
+                self.check_unused(page)?;
                 known.note_signs(page)?;
                 known.note_late(page, self.surveyed_ms);
             }
+            self.add_strangers(known).await?;
             for page in pages {
                 self.judge_page(known, page, writer);
             }
@@ -154,6 +156,10 @@ impl<'a> Attempt<'a> {
     }
 
     fn check_fuse(&mut self, orphans: u64, listed: u64) -> Result<(), Refusal> {
+        // All of a dropped table is to go.
+        if self.dropped.is_some() {
+            return Ok(());
+        }
         if !is_fuse_blown(orphans, listed) || (self.record.options.accept_share && self.record.mode != Mode::DryRun) {
             return Ok(());
         }
