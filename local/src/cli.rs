@@ -75,6 +75,9 @@ pub struct ServeArgs {
     /// How long verdicts on commits can be read, and staged commits are kept, in hours.
     #[arg(long, value_name = "HOURS", default_value_t = 720, value_parser = clap::value_parser!(u32).range(24..))]
     pub verdict_retention_hours: u32,
+    /// How long the files of a dropped table stay whatever is asked for, in hours.
+    #[arg(long, value_name = "HOURS", default_value_t = 168, value_parser = clap::value_parser!(u32).range(24..))]
+    pub dropped_grace_hours: u32,
     /// What UpdatePartition with other Values does: move the partition, or refuse.
     #[arg(long, value_enum, default_value_t)]
     pub partition_moves: Moves,
@@ -303,11 +306,16 @@ pub struct RebuildArgs {
 
 /// Which run.
 #[derive(Clone, Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct SweepArgs {
+    #[command(subcommand)]
+    pub of: Option<SweepOf>,
     #[command(flatten)]
     pub at: GatewayArgs,
-    pub database: String,
-    pub table: String,
+    #[arg(required = true)]
+    pub database: Option<String>,
+    #[arg(required = true)]
+    pub table: Option<String>,
     /// Delete what is found, under every guard. [default: a dry run, which deletes nothing]
     #[arg(long)]
     pub delete: bool,
@@ -327,6 +335,39 @@ pub struct SweepArgs {
     #[arg(long, conflicts_with_all = ["delete", "sightings", "detach", "run", "cancel"])]
     pub list: bool,
     /// Print the run (or runs) as JSON and nothing else.
+    #[arg(long)]
+    pub json: bool,
+    /// Region. [default: AWS_REGION, or the profile's]
+    #[arg(long)]
+    pub region: Option<String>,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum SweepOf {
+    /// Files of tables that were dropped: list the tables, or remove what one of them left.
+    Dropped(DroppedArgs),
+}
+
+/// Which dropped table.
+#[derive(Clone, Debug, Args)]
+pub struct DroppedArgs {
+    #[command(flatten)]
+    pub at: GatewayArgs,
+    /// Its id. [default: list all of them]
+    pub table_id: Option<String>,
+    /// Delete what an earlier dry run, this one, has shown. [default: a dry run, which deletes nothing]
+    #[arg(long, value_name = "RUN", requires_all = ["table_id", "asked_by", "why"])]
+    pub delete_after: Option<String>,
+    /// Who wants them gone; kept in the run's record.
+    #[arg(long, value_name = "NAME", requires = "delete_after")]
+    pub asked_by: Option<String>,
+    /// Why; kept in the run's record.
+    #[arg(long, value_name = "WORDS", requires = "delete_after")]
+    pub why: Option<String>,
+    /// List it no longer, and leave its files alone.
+    #[arg(long, requires = "table_id", conflicts_with = "delete_after")]
+    pub forget: bool,
+    /// Print the answer as JSON and nothing else.
     #[arg(long)]
     pub json: bool,
     /// Region. [default: AWS_REGION, or the profile's]
@@ -399,6 +440,25 @@ mod tests {
             assert!(parse(&format!("lakewarden sweep {line}")).is_err(), "{line}");
         }
         assert!(parse("lakewarden explain shop orders").is_err());
+    }
+
+    #[test]
+    fn dropped_tables_are_swept_by_their_ids() {
+        let dropped = |line: &str| match parse(&format!("lakewarden sweep dropped{line}")) {
+            Ok(Cli { command: Some(Command::Sweep(SweepArgs { of: Some(SweepOf::Dropped(args)), .. })), .. }) => {
+                Some(args)
+            }
+            _ => None,
+        };
+        assert!(dropped("").is_some_and(|args| args.table_id.is_none()));
+        assert!(dropped(" t1 --json").is_some_and(|args| args.delete_after.is_none() && args.json));
+        assert!(dropped(" t1 --delete-after r --asked-by me --why over").is_some());
+        for line in
+            [" t1 --delete-after r", " --delete-after r --asked-by me --why over", " --forget", " t1 --asked-by me"]
+        {
+            assert!(dropped(line).is_none(), "{line}");
+        }
+        assert!(parse("lakewarden sweep").is_err());
     }
 
     #[test]

@@ -109,6 +109,18 @@ impl Catalog {
         self.endpoint.rest(method, &path, body).await
     }
 
+    /// A request on dropped tables: none of `rest` lists them.
+    pub async fn dropped(&self, method: Method, rest: &[&str], body: Option<&Value>) -> Result<Value, CallError> {
+        let rest: String = rest.iter().map(|part| format!("/{}", segment(part))).collect();
+        self.endpoint.rest(method, &format!("/v1/dropped-tables{rest}"), body).await
+    }
+
+    /// The next page of them.
+    pub async fn dropped_page(&self, token: Option<&str>) -> Result<Value, CallError> {
+        let query = token.map(|token| format!("?next_token={}", segment(token))).unwrap_or_default();
+        self.endpoint.rest(Method::GET, &format!("/v1/dropped-tables{query}"), None).await
+    }
+
     pub async fn create_database(&self, input: &Value) -> Result<(), CallError> {
         let body = json!({ "DatabaseInput": input });
         self.endpoint.rest(Method::POST, "/v1/databases", Some(&body)).await.map(drop)

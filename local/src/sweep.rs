@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::cli::{ExplainArgs, SweepArgs};
+use crate::cli::{DroppedArgs, ExplainArgs, SweepArgs, SweepOf};
 use crate::progress::Progress;
 use crate::register::Catalog;
 use crate::signed::{AwsAccess, CallError};
@@ -27,9 +27,12 @@ pub enum SweepCommandError {
 /// # Errors
 /// An API that does not answer or refuses, or a run that failed.
 pub async fn run(args: &SweepArgs) -> Result<(), SweepCommandError> {
+    if let Some(SweepOf::Dropped(args)) = &args.of {
+        return dropped(args).await;
+    }
     let access = AwsAccess::load(None, args.region.as_deref()).await;
     let catalog = Catalog::open(&args.at.gateway, &access)?;
-    let table = (args.database.as_str(), args.table.as_str());
+    let table = (args.database.as_deref().unwrap_or_default(), args.table.as_deref().unwrap_or_default());
     if args.list {
         return list(&catalog, table, args.json).await;
     }
@@ -51,11 +54,75 @@ pub async fn run(args: &SweepArgs) -> Result<(), SweepCommandError> {
             text(&run, "run_id").to_owned()
         }
     };
-    let run = follow(&catalog, table, &run_id).await?;
-    say(args.json, &run, || closing(&run));
-    if text(&run, "state") == "failed" {
-        return Err(SweepCommandError::Failed(text(&run, "error").to_owned()));
+    finish(&follow(&catalog, Of::Table(table), &run_id).await?, args.json)
+}
+
+fn finish(run: &Value, is_json: bool) -> Result<(), SweepCommandError> {
+    say(is_json, run, || closing(run));
+    if text(run, "state") == "failed" {
+        return Err(SweepCommandError::Failed(text(run, "error").to_owned()));
     }
+    Ok(())
+}
+
+/// Whose runs.
+#[derive(Clone, Copy, Debug)]
+enum Of<'a> {
+    Table((&'a str, &'a str)),
+    /// By its id.
+    Dropped(&'a str),
+}
+
+impl Of<'_> {
+    async fn run(self, catalog: &Catalog, run_id: &str) -> Result<Value, CallError> {
+        match self {
+            Of::Table(table) => catalog.sweeps(Method::GET, table, &["sweeps", run_id], None).await,
+            Of::Dropped(id) => catalog.dropped(Method::GET, &[id, "sweeps", run_id], None).await,
+        }
+    }
+}
+
+/// Lists dropped tables, or sweeps one of them.
+async fn dropped(args: &DroppedArgs) -> Result<(), SweepCommandError> {
+    let access = AwsAccess::load(None, args.region.as_deref()).await;
+    let catalog = Catalog::open(&args.at.gateway, &access)?;
+    let Some(id) = args.table_id.as_deref() else { return list_dropped(&catalog, args.json).await };
+    if args.forget {
+        let answer = catalog.dropped(Method::DELETE, &[id], None).await?;
+        say(args.json, &answer, || format!("{id} is forgotten; its files stay."));
+        return Ok(());
+    }
+    let mode = if args.delete_after.is_some() { "ordinary" } else { "dry_run" };
+    let body = json!({ "mode": mode, "after_dry_run": args.delete_after, "asked_by": args.asked_by, "why": args.why });
+    let run = catalog.dropped(Method::POST, &[id, "sweeps"], Some(&body)).await?;
+    let run = follow(&catalog, Of::Dropped(id), text(&run, "run_id")).await?;
+    finish(&run, args.json)
+}
+
+async fn list_dropped(catalog: &Catalog, is_json: bool) -> Result<(), SweepCommandError> {
+    let (mut tables, mut token) = (Vec::new(), None::<String>);
+    loop {
+        let page = catalog.dropped_page(token.as_deref()).await?;
+        tables.extend(page.get("dropped_tables").and_then(Value::as_array).cloned().unwrap_or_default());
+        token = page.get("next_token").and_then(Value::as_str).map(str::to_owned);
+        if token.is_none() {
+            break;
+        }
+    }
+    let answer = json!({ "dropped_tables": tables });
+    say(is_json, &answer, || {
+        let line = |table: &Value| {
+            format!(
+                "{}  {}.{}  {}  {}",
+                text(table, "table_id"),
+                text(table, "database"),
+                text(table, "table"),
+                text(table, "format"),
+                text(table, "location")
+            )
+        };
+        tables.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
     Ok(())
 }
 
@@ -111,11 +178,11 @@ async fn list(catalog: &Catalog, table: (&str, &str), is_json: bool) -> Result<(
 }
 
 /// Waits for the end of a run and draws how far it is.
-async fn follow(catalog: &Catalog, table: (&str, &str), run_id: &str) -> Result<Value, CallError> {
+async fn follow(catalog: &Catalog, of: Of<'_>, run_id: &str) -> Result<Value, CallError> {
     let mut shown: Option<(String, Progress)> = None;
     let mut pace = Pace::default();
     loop {
-        let run = catalog.sweeps(Method::GET, table, &["sweeps", run_id], None).await?;
+        let run = of.run(catalog, run_id).await?;
         if matches!(text(&run, "state"), "completed" | "failed") {
             if let Some((_, bar)) = shown {
                 bar.finish();

@@ -342,6 +342,7 @@ async fn build_app(
         region: REGION.to_owned(),
         reports: Location::new("lakewarden-reports", "sweeps"),
         verdict_retention_ms: i64::from(args.verdict_retention_hours) * 60 * 60 * 1000,
+        dropped_grace_ms: i64::from(args.dropped_grace_hours) * 60 * 60 * 1000,
         history_retention_ms: i64::from(args.history_retention_hours) * 60 * 60 * 1000,
         partition_moves: args.partition_moves.into(),
         default_partition: if args.strict_default_partition { Mode::Strict } else { Mode::Lenient },

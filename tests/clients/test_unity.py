@@ -335,7 +335,9 @@ def test_names_arrive_encoded_and_unknown_things_are_named(unity, database):
     assert database in [schema["name"] for schema in unity("GET", "/schemas", catalog_name="unity")["schemas"]]
     for path in ("/catalogs/other", "/schemas/unity.none", f"/tables/unity.{database}.none", "/nothing"):
         assert unity("GET", path, status=404)["error_code"] == "NOT_FOUND"
-    unity("POST", "/temporary-table-credentials", {"table_id": "x"}, status=501)
+    unity("POST", "/temporary-table-credentials", {"table_id": "x"}, status=400)
+    answer = unity("POST", "/temporary-table-credentials", {"table_id": "x", "operation": "READ"})
+    assert sorted(answer) == ["expiration_time", "url"], "no keys"
     unity("POST", "/staging-tables", {"name": "x"}, status=400)
 
 

@@ -206,9 +206,9 @@ pub(crate) fn not_staged(error: InlineError, id: ProposalId, root: &Location) ->
 
 /// The verdict on content that came under a used id: it is not stored, since the id is the first one's.
 fn reused(id: ProposalId, root: &Location, message: &str) -> Answer {
-    let advice = "give every proposal an id of its own; ask for the first one's verdict: GET /v1/commits/{proposal_id}";
+    let advice = format!("give every proposal an id of its own; ask for the first one's verdict: GET /v1/commits/{id}");
     let name = "ProposalReusedException";
-    let mut answer = Answer::error(409, name, message, advice);
+    let mut answer = Answer::error(409, name, message, &advice);
     let verdict = json!({"proposal_id": id.to_string(), "location": root.to_string(), "status": "rejected", "final": true,
         "exception": name, "reason": "PROPOSAL_REUSED"});
     if let (Some(body), Some(verdict)) = (answer.body.as_object_mut(), verdict.as_object()) {

@@ -1,10 +1,11 @@
 //! Sweeps tables whose messages arrive from the queue. What is decided on files, and why, is in `lakewarden_core::sweep`.
 
 use aws_lambda_events::sqs::{SqsEvent, SqsMessage};
+use lakewarden_core::commit::door::RECEIVES_MAX;
 use lakewarden_core::limits::MESSAGE_MAX_DELAY_MS;
 use lakewarden_core::ports::{App, Deadline, SweepDispatch};
 use lakewarden_core::store::QueueName;
-use lakewarden_core::sweep::{CatalogDirectory, RunOutcome, SweepError, SweepRequest, TableDirectory, sweep};
+use lakewarden_core::sweep::{CatalogDirectory, RunOutcome, SweepError, SweepRequest, TableDirectory, give_up, sweep};
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -34,11 +35,36 @@ pub async fn handle_in(
     for message in event.records {
         let id = message.message_id.clone().unwrap_or_default();
         if let Err(error) = take(app, directory, &message, deadline).await {
+            if is_last(&message) && ends(app, directory, &message, &error).await {
+                continue;
+            }
             tracing::error!(message_id = %id, %error, "sweep failed; the message will be delivered again");
             failures.push(json!({ "itemIdentifier": id }));
         }
     }
     Ok(json!({ "batchItemFailures": failures }))
+}
+
+/// Whether this is the last delivery: what fails now becomes a dead letter.
+fn is_last(message: &SqsMessage) -> bool {
+    let receives = message.attributes.get("ApproximateReceiveCount").and_then(|count| count.parse::<u32>().ok());
+    receives.is_some_and(|count| count >= RECEIVES_MAX)
+}
+
+/// Ends the run of a message that nobody will work on again; whether it has an end now.
+async fn ends(app: &App, directory: &dyn TableDirectory, message: &SqsMessage, error: &SweepError) -> bool {
+    let Ok(request) = SweepRequest::decode(message.body.as_deref().unwrap_or_default()) else { return false };
+    match give_up(app, directory, &request, error).await {
+        Ok(true) => {
+            tracing::error!(run_id = %request.run_id, %error, "sweep given up: every delivery of its message failed");
+            true
+        }
+        Ok(false) => false,
+        Err(why) => {
+            tracing::error!(run_id = %request.run_id, %why, "the end of the sweep could not be written");
+            false
+        }
+    }
 }
 
 /// Works on one message; afterwards it may go.
@@ -158,6 +184,53 @@ mod tests {
         // The lease of the failed attempt was given back, or runs out.
         world.clock.advance_ms(900_000);
         assert_eq!(handle_in(&app, &directory, event, far).await.unwrap(), done);
+    }
+
+    #[tokio::test]
+    async fn the_last_delivery_that_fails_ends_the_run() {
+        let world = MemoryWorld::new(1_790_000_000_000);
+        let app = app(&world);
+        let directory = MemoryDirectory::default();
+        let pointer = "s3://lake/wh/t/metadata/v1.metadata.json";
+        let parameters = [("table_type", "ICEBERG"), ("metadata_location", pointer)];
+        directory.put(TableEntry {
+            id: "id".into(),
+            database: "db".into(),
+            name: "t".into(),
+            location: Some(Location::new("lake", "wh/t")),
+            parameters: BTreeMap::from(parameters.map(|(name, value)| (name.to_owned(), value.to_owned()))),
+        });
+        let input = json!({"CatalogId": "000000000000", "DatabaseName": "db", "TableName": "t",
+            "Type": "orphan_file_deletion",
+            "TableOptimizerConfiguration": {"orphanFileDeletionConfiguration": {}}});
+        optimizer::create(&app, &directory, input).await.unwrap();
+        let run = rest::start_in(&app, &directory, "db", "t", &json!({"mode": "dry_run"})).await.unwrap();
+        let body = world.queue.take(QueueName::Sweeps).unwrap();
+        let far = Deadline::in_ms(world.clock.as_ref(), 900_000);
+        world.faults.fail_all(&format!("get {pointer}"), StoreErrorKind::Throttled);
+        let state = async || {
+            let run = rest::get_in(&app, &directory, "db", "t", run["run_id"].as_str().unwrap()).await.unwrap();
+            (run["state"].clone(), run["reason"].clone())
+        };
+        for receives in 1..=RECEIVES_MAX {
+            let event = json!({"Records": [{"messageId": "0", "body": body,
+                "attributes": {"ApproximateReceiveCount": receives.to_string()}}]});
+            let answer = handle_in(&app, &directory, event, far).await.unwrap();
+            let failures = answer["batchItemFailures"].as_array().unwrap().len();
+            if receives < RECEIVES_MAX {
+                assert_eq!((failures, state().await), (1, (json!("running"), Value::Null)), "{receives}");
+            } else {
+                assert_eq!((failures, state().await), (0, (json!("failed"), json!("store_unavailable"))));
+            }
+        }
+    }
+
+    /// Which delivery is the last one is known by the queue's setting.
+    #[test]
+    fn the_queue_is_deployed_with_as_many_deliveries() {
+        let template = include_str!("../../../template.yaml");
+        let policy = format!("SweepsDeadLetters.Arn, maxReceiveCount: {RECEIVES_MAX}}}");
+        assert!(template.contains(&policy), "{policy}");
     }
 
     /// The laptop hands sweeps to a runtime of several threads.

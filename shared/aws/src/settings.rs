@@ -10,6 +10,7 @@
 //! | `LAKEWARDEN_IDENTITY_WRITERS` | `one-at-a-time` | tables with identity columns have no concurrent commits; `high-water-mark`: they have, and a winner that only moved the columns' marks is no conflict |
 //! | `LAKEWARDEN_HISTORY_RETENTION_HOURS` | `168` | how long changed and deleted partitions stay readable as of a moment before; `0` keeps none |
 //! | `LAKEWARDEN_VERDICT_RETENTION_HOURS` | `720` | how long verdicts on commits stay readable, and staged commits are kept; at least `24` |
+//! | `LAKEWARDEN_DROPPED_GRACE_HOURS` | `168` | how long the files of a dropped table stay whatever is asked for; at least `24` |
 //! | `LAKEWARDEN_PARTITION_MOVES` | `allow` | UpdatePartition with other Values moves the partition; `refuse`: it is InvalidInputException |
 //! | `LAKEWARDEN_MAX_PARTITIONS_PER_TABLE` | `20000000` | compared with an approximate count |
 //! | `LAKEWARDEN_STRICT_DEFAULT_PARTITION` | `false` | filters read `__HIVE_DEFAULT_PARTITION__` on typed keys as NULL; `true`: as a value that cannot be read, an error |
@@ -40,6 +41,7 @@ const DEFAULT_ISOLATION: &str = "LAKEWARDEN_DEFAULT_ISOLATION";
 const IDENTITY_WRITERS: &str = "LAKEWARDEN_IDENTITY_WRITERS";
 const HISTORY_RETENTION: &str = "LAKEWARDEN_HISTORY_RETENTION_HOURS";
 const VERDICT_RETENTION: &str = "LAKEWARDEN_VERDICT_RETENTION_HOURS";
+const DROPPED_GRACE: &str = "LAKEWARDEN_DROPPED_GRACE_HOURS";
 const PARTITION_MOVES: &str = "LAKEWARDEN_PARTITION_MOVES";
 const MAX_PARTITIONS: &str = "LAKEWARDEN_MAX_PARTITIONS_PER_TABLE";
 const STRICT_DEFAULT_PARTITION: &str = "LAKEWARDEN_STRICT_DEFAULT_PARTITION";
@@ -173,7 +175,9 @@ impl AwsSettings {
                 bodies,
                 history_retention_ms: get(HISTORY_RETENTION).map_or(Ok(defaults.history_retention_ms), hours_in_ms)?,
                 verdict_retention_ms: get(VERDICT_RETENTION)
-                    .map_or(Ok(defaults.verdict_retention_ms), verdict_retention_ms)?,
+                    .map_or(Ok(defaults.verdict_retention_ms), |value| a_day_or_more(VERDICT_RETENTION, value))?,
+                dropped_grace_ms: get(DROPPED_GRACE)
+                    .map_or(Ok(defaults.dropped_grace_ms), |value| a_day_or_more(DROPPED_GRACE, value))?,
                 partition_moves: get(PARTITION_MOVES).map_or(Ok(defaults.partition_moves), partition_moves)?,
                 max_partitions_per_table: get(MAX_PARTITIONS)
                     .map_or(Ok(defaults.max_partitions_per_table), max_partitions)?,
@@ -263,10 +267,10 @@ fn hours_in_ms(value: String) -> Result<i64, SettingsError> {
     }
 }
 
-fn verdict_retention_ms(value: String) -> Result<i64, SettingsError> {
+fn a_day_or_more(name: &'static str, value: String) -> Result<i64, SettingsError> {
     match value.parse::<u32>() {
         Ok(hours) if hours >= 24 => Ok(i64::from(hours) * 60 * 60 * 1000),
-        _ => invalid(VERDICT_RETENTION, value, "a number of hours, at least 24"),
+        _ => invalid(name, value, "a number of hours, at least 24"),
     }
 }
 
@@ -331,6 +335,7 @@ mod tests {
             (IDENTITY_WRITERS, "high-water-mark"),
             (HISTORY_RETENTION, "0"),
             (VERDICT_RETENTION, "24"),
+            (DROPPED_GRACE, "48"),
             (PARTITION_MOVES, "refuse"),
             (MAX_PARTITIONS, "5"),
             (STRICT_DEFAULT_PARTITION, "true"),
@@ -356,7 +361,7 @@ mod tests {
         assert_eq!((partitions, settings.core.partition_moves), ((0, 5), PartitionMoves::Refuse));
         let unity = UnitySettings { catalog: "main".into(), storage: Some(Location::new("lake", "managed")) };
         assert_eq!(settings.core.unity, unity);
-        assert_eq!(settings.core.verdict_retention_ms, 86_400_000);
+        assert_eq!((settings.core.verdict_retention_ms, settings.core.dropped_grace_ms), (86_400_000, 172_800_000));
         assert_eq!(settings.core.default_partition, Mode::Strict);
         assert_eq!((settings.core.account_id.as_str(), settings.account), ("123456789012", AccountSource::Given));
         assert_eq!(settings.queues.get(QueueName::Commits), Some("https://sqs.eu-west-1.amazonaws.com/1/c"));
@@ -376,6 +381,7 @@ mod tests {
             (DEFAULT_ISOLATION, "snapshot", "WriteSerializable or Serializable"),
             (HISTORY_RETENTION, "1.5", "number of hours"),
             (VERDICT_RETENTION, "23", "at least 24"),
+            (DROPPED_GRACE, "0", "at least 24"),
             (PARTITION_MOVES, "yes", "allow or refuse"),
             (STRICT_DEFAULT_PARTITION, "yes", "true or false"),
             (MAX_PARTITIONS, "0", "at least 1"),

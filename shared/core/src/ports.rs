@@ -83,6 +83,8 @@ pub struct Settings {
     pub history_retention_ms: i64,
     /// How long verdicts can be read after they were given, and staged commits are kept.
     pub verdict_retention_ms: i64,
+    /// How long the files of a dropped table stay whatever is asked for.
+    pub dropped_grace_ms: i64,
     pub partition_moves: PartitionMoves,
     /// Partitions of one table, about: the count it is compared with is refreshed by batches.
     pub max_partitions_per_table: u64,
@@ -126,6 +128,7 @@ impl Default for Settings {
             reports,
             history_retention_ms: 7 * 24 * 60 * 60 * 1000,
             verdict_retention_ms: 30 * 24 * 60 * 60 * 1000,
+            dropped_grace_ms: 7 * 24 * 60 * 60 * 1000,
             partition_moves: PartitionMoves::default(),
             max_partitions_per_table: 20_000_000,
             default_partition: Mode::default(),

@@ -137,7 +137,7 @@ class ProtocolChangedException(ConflictRefused):
 
 
 class ConcurrentTransactionException(ConflictRefused):
-    """A winner has the same application id; with reason ``ALREADY_APPLIED`` it is this very transaction."""
+    """A winner has the same application id; or the table is past this transaction; ``ALREADY_APPLIED``: it holds this very one."""
 
 
 class ConcurrentWriteException(ConflictRefused):

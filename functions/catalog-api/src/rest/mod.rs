@@ -6,6 +6,7 @@
 
 mod call;
 mod conditions;
+mod dropped;
 mod leases;
 #[cfg(test)]
 mod openapi;

@@ -7,7 +7,7 @@
 
 use super::call::EXPLAIN;
 use super::route::{Handler, Query, Revisioned, Route, create, delete, get, post, put};
-use super::{RestRequest, leases, specs, sweeps};
+use super::{RestRequest, dropped, leases, specs, sweeps};
 
 const DATABASE: &[(&str, &str)] = &[("database", "Name")];
 const IN_DATABASE: &[(&str, &str)] = &[("database", "DatabaseName")];
@@ -165,6 +165,17 @@ pub static ROUTES: &[Route] = &[
         .query(&[NEXT_TOKEN])
         .own(own!(sweeps::report)),
     post("/v1/databases/{database}/tables/{table}/explain-sweep", "ExplainSweep").own(own!(sweeps::explain)),
+    // Tables that were dropped, and the files that they left
+    get("/v1/dropped-tables", "ListDroppedTables").query(&[NEXT_TOKEN]).own(own!(dropped::list)),
+    delete("/v1/dropped-tables/{dropped_table}", "ForgetDroppedTable").own(own!(dropped::forget)),
+    post("/v1/dropped-tables/{dropped_table}/sweeps", "StartDroppedTableSweep").status(202).own(own!(dropped::start)),
+    get("/v1/dropped-tables/{dropped_table}/sweeps/{run}", "GetDroppedTableSweep").own(own!(dropped::get)),
+    delete("/v1/dropped-tables/{dropped_table}/sweeps/{run}", "CancelDroppedTableSweep")
+        .status(202)
+        .own(own!(dropped::cancel)),
+    get("/v1/dropped-tables/{dropped_table}/sweeps/{run}/report", "GetDroppedTableSweepReport")
+        .query(&[NEXT_TOKEN])
+        .own(own!(dropped::report)),
     // What writers announce before they write
     create("/v1/databases/{database}/tables/{table}/leases", "GrantLease").own(own!(leases::grant)),
     get("/v1/databases/{database}/tables/{table}/leases", "ListLeases").query(&[NEXT_TOKEN]).own(own!(leases::list)),

@@ -159,13 +159,13 @@ async fn read_uses(
 }
 
 /// Whether two places are one to some tool.
-fn is_same(one: &Location, other: &Location) -> bool {
+pub(super) fn is_same(one: &Location, other: &Location) -> bool {
     one.may_contain(other) && other.may_contain(one)
 }
 
 /// The location and all folders above it, the root of the bucket first. Of several spellings with more slashes than one
 /// the index knows one.
-fn folders_above(location: &Location) -> Vec<Location> {
+pub(super) fn folders_above(location: &Location) -> Vec<Location> {
     let location = &Location { prefix: single_slashes(&location.prefix), ..location.clone() };
     let mut folders = vec![Location::new(location.bucket.clone(), "")];
     let ends = location.prefix.match_indices('/').map(|(end, _)| end).chain([location.prefix.len()]);

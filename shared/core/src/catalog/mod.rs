@@ -7,6 +7,8 @@
 mod body;
 mod database_item;
 mod databases;
+pub mod dropped;
+mod dropped_table_item;
 mod epochs;
 mod error;
 pub mod fences;

@@ -28,6 +28,11 @@ use crate::sweep::items::OptimizerItem;
 
 /// Longest time a function may run (Lambda's limit): writers that began before a drop have ended after it.
 pub const LONGEST_FUNCTION_MS: i64 = 15 * 60 * 1000;
+/// Longest time that a function may run which creates partitions by a table's head: the validator, that follows logs (the
+/// doors have half of it). `template.yaml` says so, and the laptop gives them the same.
+pub const LONGEST_WRITER_MS: i64 = 60 * 1000;
+/// For clocks that differ, and for the last request of a function that has ended.
+pub const SETTLED_MS: i64 = 15 * 1000;
 /// Time left below which a pass stops and goes on in a new message.
 const STOP_BEFORE_END_MS: i64 = 5_000;
 const BATCHES_AT_ONCE: usize = 8;

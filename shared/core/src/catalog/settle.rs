@@ -2,18 +2,21 @@
 //!
 //! Requests act on the head they read, for as long as a function can run. So what an older head still relies on (rows in
 //! an earlier epoch, entries of an index) stays where it is until every request that read such a head has ended, and what
-//! an older head leaves out (entries of a new index) is looked for once more after that.
+//! an older head leaves out (entries of a new index) is written when nobody can write by such a head any more. That takes
+//! less: only functions that write partitions count, and no long one does. The worker itself moves partitions of earlier
+//! epochs, by an old head perhaps; but entries are looked for when those are gone, and a move needs its partition there.
 //!
 //! Every step can be done again and by several workers at once. Progress is kept in the item of open work; whoever wrote
 //! that last goes on, the others stop.
 
-use super::purge::{LONGEST_FUNCTION_MS, Outcome, is_short, remove_page, send_on};
+use super::purge::{LONGEST_FUNCTION_MS, LONGEST_WRITER_MS, Outcome, SETTLED_MS, is_short, remove_page, send_on};
 use super::rounds::Rounds;
 use super::tables::find_table;
 use super::work::CatalogWork;
 use super::work_item::{self, GRACE_MS, OpenWork, Pass};
 use super::writes::{Refused, put};
-use super::{CatalogError, IndexState, Revision, TableId, TableRef, table_head_item};
+use super::{CatalogError, IndexRef, IndexState, Revision, TableId, TableRef, table_head_item};
+use crate::limits::GATEWAY_TIMEOUT_MS;
 use crate::partition::{self, Rows};
 use crate::ports::{Deadline, Ports};
 use crate::store::{Condition, Consistency, Query, Sort, SortRange, Table, WriteError};
@@ -49,14 +52,19 @@ fn ended_ms(changed_ms: i64) -> i64 {
     changed_ms.saturating_add(LONGEST_FUNCTION_MS)
 }
 
+/// When writers that knew the table without this index have ended. The worker saw the index at `seen_ms`, so nobody has read
+/// such a head since; nor has anybody after the request that made the index was over.
+fn writers_ended_ms(index: &IndexRef, seen_ms: i64) -> i64 {
+    let request_ms = i64::try_from(GATEWAY_TIMEOUT_MS).unwrap_or(i64::MAX);
+    let read_ms = seen_ms.min(index.since_ms.saturating_add(request_ms));
+    read_ms.saturating_add(LONGEST_WRITER_MS).saturating_add(SETTLED_MS)
+}
+
 fn plan_step(table: &TableRef, now_ms: i64) -> Step {
     let mut wait_until_ms: Option<i64> = None;
     let mut wait = |until_ms: i64| wait_until_ms = Some(wait_until_ms.map_or(until_ms, |other| other.min(until_ms)));
     if table.indexes.iter().any(|index| index.state == IndexState::Deleting) {
         return Step::Hide;
-    }
-    if let Some(index) = table.indexes.iter().find(|index| index.state == IndexState::Creating) {
-        return Step::Backfill(index.number);
     }
     // Not before the latest change of keys has settled: a request that knows an earlier head looks for partitions in the
     // epochs that this names, and nowhere else.
@@ -66,21 +74,28 @@ fn plan_step(table: &TableRef, now_ms: i64) -> Step {
             return Step::Rekey;
         }
         wait(due_ms);
+    } else if let Some(index) = table.indexes.iter().find(|index| index.is_being_filled()) {
+        return Step::Backfill(index.number);
     }
-    for index in &table.indexes {
+    for index in table.indexes.iter().filter(|index| index.state == IndexState::Removed) {
         let due_ms = ended_ms(index.since_ms);
-        let step = match index.state {
-            IndexState::Removed => Step::Sweep(index.number),
-            // Re-keying writes entries itself, so they are counted when it is over.
-            IndexState::Active if !index.is_complete && table.older_epochs.is_empty() => Step::Backfill(index.number),
-            _ => continue,
-        };
         if now_ms >= due_ms {
-            return step;
+            return Step::Sweep(index.number);
         }
         wait(due_ms);
     }
     wait_until_ms.map_or(Step::Done, Step::Wait)
+}
+
+/// When a step may begin that was first planned at `planned_ms`.
+fn begins_ms(table: &TableRef, step: &Step, planned_ms: i64) -> i64 {
+    match step {
+        Step::Backfill(number) => {
+            let index = table.indexes.iter().find(|index| index.number == *number);
+            index.map_or(planned_ms, |index| writers_ended_ms(index, planned_ms))
+        }
+        _ => planned_ms,
+    }
 }
 
 /// Does what is open for a table, as far as the time allows.
@@ -165,8 +180,13 @@ impl Settling<'_> {
                 step => {
                     let id = step.id(&table);
                     let pass = saved.take().filter(|pass| pass.step == id);
-                    let fresh = Pass { step: id, started_ms: self.now_ms(), changed: 0, at: None };
-                    match self.pass(&table, &step, pass.unwrap_or(fresh)).await? {
+                    let fresh = Pass { step: id, planned_ms: self.now_ms(), changed: 0, at: None };
+                    let pass = pass.unwrap_or(fresh);
+                    let begins_ms = begins_ms(&table, &step, pass.planned_ms);
+                    if self.now_ms() < begins_ms {
+                        return self.leave(begins_ms, Some(pass)).await;
+                    }
+                    match self.pass(&table, &step, pass).await? {
                         Passed::Stopped(pass) => return self.leave(self.now_ms(), Some(pass)).await,
                         Passed::Finished(pass) => {
                             self.change_head(|now| after_pass(now, &table, &step, &pass)).await?;
@@ -298,11 +318,8 @@ fn after_pass(now: &TableRef, then: &TableRef, step: &Step, pass: &Pass) -> Opti
             if index.since_ms != known.since_ms {
                 return None;
             }
-            if index.state == IndexState::Creating {
-                index.state = IndexState::Active;
-            }
-            if index.state == IndexState::Active && is_same_epoch && pass.started_ms >= ended_ms(index.since_ms) {
-                index.is_complete = true;
+            if index.is_being_filled() && is_same_epoch {
+                (index.state, index.is_complete) = (IndexState::Active, true);
             }
         }
         Step::Sweep(number) if pass.changed == 0 => {

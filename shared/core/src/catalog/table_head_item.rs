@@ -32,7 +32,7 @@ pub struct OlderEpoch {
 pub enum IndexState {
     /// Every write keeps entries already; those of older partitions are being written.
     Creating,
-    /// Every partition known at its creation has an entry.
+    /// It was complete. After a change of keys it is not for a while: see [`IndexRef::is_complete`].
     Active,
     /// No write keeps entries any more; what is there is being removed.
     Deleting,
@@ -71,6 +71,18 @@ pub struct IndexRef {
     pub is_complete: bool,
     /// Since when requests see it as it is now: its creation, a change of keys that made it begin anew, or its deletion.
     pub since_ms: i64,
+}
+
+impl IndexRef {
+    /// Whether the worker is to write entries that are missing.
+    pub(crate) fn is_being_filled(&self) -> bool {
+        !self.is_complete && matches!(self.state, IndexState::Creating | IndexState::Active)
+    }
+
+    /// The status for callers: an index that no read can rely on is not ACTIVE.
+    pub fn status(&self) -> &'static str {
+        if self.is_being_filled() { IndexState::Creating.as_str() } else { self.state.as_str() }
+    }
 }
 
 /// For how long changes of a table's partitions are kept, and were kept before. Every change is kept for as long as the setting

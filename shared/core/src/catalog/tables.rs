@@ -3,6 +3,7 @@
 use serde_json::{Map, Value as Json};
 
 use super::database_item::{self, DatabaseHead, decode_head};
+use super::dropped_table_item::DroppedTable;
 use super::fences::Gate;
 use super::indexes::{NewIndex, plan_first};
 use super::location_item::{self, LocationEntry, Use};
@@ -144,6 +145,9 @@ fn writes_to_forget(table: &TableRef, definition: Option<&TableDefinition>, now_
         let key = location_item::key(&location, &table.table_id);
         writes.push(Write::Delete { key, condition: Condition::Always });
     }
+    let names = (table.database.as_str(), table.name.as_str());
+    let left = definition.and_then(|definition| DroppedTable::of(&table.table_id, names, definition, now_ms));
+    writes.extend(left.map(|left| put(left.key(), left.encode(), Condition::Always)));
     writes
 }
 

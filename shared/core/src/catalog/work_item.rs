@@ -18,7 +18,8 @@ pub(super) const GRACE_MS: i64 = 10 * 60 * 1000;
 pub(super) struct Pass {
     /// What it is for. A pass for something else is not continued.
     pub(super) step: String,
-    pub(super) started_ms: i64,
+    /// When it was first planned; it may begin later. The attribute says `started`.
+    pub(super) planned_ms: i64,
     /// Items that it has moved, added or removed so far.
     pub(super) changed: i64,
     /// Continues at this partition key, behind this range key.
@@ -67,7 +68,7 @@ pub(super) fn encode(work: &OpenWork) -> Item {
     ]);
     if let Some(pass) = &work.pass {
         item.insert("pass_step".to_owned(), pass.step.as_str().into());
-        item.insert("pass_started_ms".to_owned(), Value::Int(pass.started_ms));
+        item.insert("pass_started_ms".to_owned(), Value::Int(pass.planned_ms));
         item.insert("pass_changed".to_owned(), Value::Int(pass.changed));
         if let Some((pk, after)) = &pass.at {
             item.insert("pass_pk".to_owned(), pk.as_str().into());
@@ -86,7 +87,7 @@ pub(super) fn decode(item: &Item) -> Result<OpenWork, DecodeError> {
         None => None,
         Some(step) => Some(Pass {
             step: step.to_owned(),
-            started_ms: item.int("pass_started_ms")?,
+            planned_ms: item.int("pass_started_ms")?,
             changed: item.int("pass_changed")?,
             at: item.opt_text("pass_pk")?.map(|pk| (pk.to_owned(), after)),
         }),
@@ -117,7 +118,7 @@ mod tests {
         };
         assert_eq!(decode(&encode(&bare)).unwrap(), bare);
         for at in [None, Some(("pk".to_owned(), None)), Some(("pk".to_owned(), Some(vec![1, 0])))] {
-            let pass = Pass { step: "rekey#2".to_owned(), started_ms: 7, changed: 3, at };
+            let pass = Pass { step: "rekey#2".to_owned(), planned_ms: 7, changed: 3, at };
             let work = OpenWork { pass: Some(pass), ..bare.clone() };
             let item = encode(&work);
             assert_eq!(decode(&item).unwrap(), work);

@@ -127,7 +127,7 @@ async fn prove(
 ) -> Result<Vec<String>, FileError> {
     let nothing = Ahead::default();
     let checked = files::check_files(ctx, candidate, admission, nothing.seen(ctx, "")).await?;
-    check_vectors(ctx, root, candidate).await?;
+    check_vectors(ctx, root, candidate, &admission.known).await?;
     let mut warnings: Vec<String> = admission.warnings.iter().cloned().chain(checked.warnings).collect();
     if !admission.rebase.is_empty() {
         warnings

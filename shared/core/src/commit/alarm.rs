@@ -30,6 +30,8 @@ pub enum AlarmKind {
     VersionRewritten,
     /// The log ends before a version that was published.
     LogBehindHead,
+    /// A version is gone that readers of the table need.
+    LogGap,
     /// An item of `delta_log` is not complete, and neither its bytes nor its version exist.
     LogStoreBytesMissing,
     /// An item of `delta_log` is for a version that the log is not near to.
@@ -53,9 +55,10 @@ pub enum AlarmKind {
 }
 
 impl AlarmKind {
-    const ALL: [AlarmKind; 12] = [
+    const ALL: [AlarmKind; 13] = [
         AlarmKind::VersionRewritten,
         AlarmKind::LogBehindHead,
+        AlarmKind::LogGap,
         AlarmKind::LogStoreBytesMissing,
         AlarmKind::LogStoreAhead,
         AlarmKind::LogStoreStale,
@@ -72,6 +75,7 @@ impl AlarmKind {
         match self {
             AlarmKind::VersionRewritten => "VERSION_REWRITTEN",
             AlarmKind::LogBehindHead => "LOG_BEHIND_HEAD",
+            AlarmKind::LogGap => "LOG_GAP",
             AlarmKind::LogStoreBytesMissing => "LOG_STORE_BYTES_MISSING",
             AlarmKind::LogStoreAhead => "LOG_STORE_AHEAD",
             AlarmKind::LogStoreStale => "LOG_STORE_STALE",
@@ -88,7 +92,7 @@ impl AlarmKind {
     /// What somebody should do now.
     pub fn advice(self) -> &'static str {
         match self {
-            AlarmKind::VersionRewritten | AlarmKind::LogBehindHead => {
+            AlarmKind::VersionRewritten | AlarmKind::LogBehindHead | AlarmKind::LogGap => {
                 "find out who writes to the log by other means, restore the version, and check the rows of its files"
             }
             AlarmKind::LogStoreBytesMissing => {

@@ -388,6 +388,8 @@ pub async fn refuse(
     refusal: Refusal,
     status: Status,
 ) -> Result<Option<Proposal>, CommitError> {
+    tracing::info!(proposal = %proposal.id, root = %proposal.root, exception = ?refusal.exception,
+        reason = refusal.reason, message = refusal.message, "refused");
     let mut next =
         Proposal { refusal: Some(refusal), updated_ms: ctx.now_ms(), revision: ctx.new_revision(), ..proposal.clone() };
     if next.status != Status::Judged && next.status.may_become(Status::Judged) {

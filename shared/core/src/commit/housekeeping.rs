@@ -1,5 +1,5 @@
 //! What is done for a table from time to time: claims that a crash left behind are finished, commits that nobody told
-//! us of are judged, overtaken ones are rescued, and what is old goes: verdicts, staged objects, our own copies.
+//! us of are judged, overtaken ones are rescued, a log with a gap is alarmed, and what is old goes: verdicts, staged objects, our own copies.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,15 +9,16 @@ use super::door::redelivery;
 use super::error::CommitError;
 use super::head::{self, Head};
 use super::keys::{self, Generation, ProposalId, TIME_PREFIX};
-use super::log_store;
 use super::lookup::Lookup;
 use super::managed::publish_pending;
 use super::proposal::{Proposal, Status};
+use super::proposals::ABANDONED_MS;
 use super::recover;
 use super::sync;
 use super::time_list::TimeEntry;
+use super::{log_state, log_store};
 use crate::delta::features;
-use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey, TEMP_DIR, Version};
+use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey, StagedName, TEMP_DIR, Version};
 use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::location::Location;
 use crate::store::{
@@ -63,6 +64,9 @@ pub async fn keep_house(ctx: Context<'_>, root: &Location) -> Result<Report, Com
         house.forget_verdicts(Generation(generation), &staged, &mut report).await?;
     }
     house.delete_copies(&mut report).await?;
+    if head.version > Version::NONE {
+        log_state::watch(ctx, &head).await?;
+    }
     // Where nobody came back after a crash. What goes wrong is told where it is tried again, too.
     if head.version > Version::NONE
         && let Err(error) = sync::look_after(ctx, root, None).await
@@ -113,7 +117,10 @@ impl House<'_> {
                 .into_iter()
                 .filter_map(|object| {
                     let at = ObjectKey::new(self.root.bucket.clone(), object.key.clone());
-                    StagedKey::parse(&at).map(|key| (key, object))
+                    match StagedName::of(&at) {
+                        StagedName::Proposal(key) => Some((key, object)),
+                        _ => None,
+                    }
                 })
                 .collect();
             for batch in keyed.chunks(BATCH) {
@@ -170,10 +177,11 @@ impl House<'_> {
             }
             // A claim on the head is finished by whoever comes; without one the proposal is about to be judged again.
             Some(proposal) if matches!(proposal.status, Status::Claimed { .. } | Status::Published { .. }) => Ok(false),
-            open if is_old && self.may_delete_staged(key) => {
+            open if self.is_abandoned(object, open) && self.may_delete_staged(key) => {
                 self.expire(key, object, open).await?;
                 report.expired += 1;
-                self.delete(&key.key(), &object.etag).await
+                // What it names stays for a while, as of every refused one; so does what says which files these are.
+                Ok(false)
             }
             // Somebody has to send its dead letter again.
             Some(proposal) if proposal.status == Status::Undecided => Ok(false),
@@ -189,6 +197,14 @@ impl House<'_> {
                 Ok(false)
             }
         }
+    }
+
+    /// Nobody has been heard of it for so long that nobody will be: sweeps go by the same time.
+    fn is_abandoned(&self, object: &Listed, open: Option<&Proposal>) -> bool {
+        let kept_ms = self.ctx.app.settings.verdict_retention_ms.max(ABANDONED_MS);
+        let heard_ms =
+            open.map_or(object.last_modified_ms, |proposal| proposal.updated_ms.max(object.last_modified_ms));
+        heard_ms < self.ctx.now_ms().saturating_sub(kept_ms)
     }
 
     fn is_catalog_managed(&self) -> bool {
@@ -217,7 +233,7 @@ impl House<'_> {
         let proposal = open.cloned().unwrap_or(new);
         let (updated_ms, revision) = (ctx.now_ms(), ctx.new_revision());
         let mut next = Proposal { updated_ms, revision, refusal: None, ..proposal.clone() };
-        next.warnings.push("no verdict was found while the staged commit was kept; it was deleted for its age".into());
+        next.warnings.push("no verdict was found while the staged commit was kept; it was given up for its age".into());
         next.advance(Status::Expired)?;
         let mut writes = vec![proposal.write(&next)?];
         writes.extend(claim::index_writes(&proposal, self.head));
@@ -288,8 +304,8 @@ impl House<'_> {
             request.start_after = page.objects.last().map(|object| object.key.clone());
             for object in &page.objects {
                 let is_claimed = self.head.claim.as_ref().is_some_and(|claim| claim.bytes_key == object.key);
-                if is_own_copy(&object.key) && object.last_modified_ms < before_ms && !is_claimed {
-                    let at = ObjectKey::new(self.root.bucket.clone(), object.key.clone());
+                let at = ObjectKey::new(self.root.bucket.clone(), object.key.clone());
+                if StagedName::of(&at) == StagedName::Copy && object.last_modified_ms < before_ms && !is_claimed {
                     report.copies_deleted += u64::from(self.delete(&at, &object.etag).await?);
                 }
             }
@@ -298,16 +314,6 @@ impl House<'_> {
             }
         }
     }
-}
-
-/// `<version>.<proposal>.<nonce>.json`
-fn is_own_copy(key: &str) -> bool {
-    let name = key.rsplit('/').next().unwrap_or_default();
-    let parts: Vec<&str> = name.split('.').collect();
-    matches!(parts.as_slice(), [version, proposal, nonce, "json"]
-        if Version::parse(version).is_some()
-            && uuid::Uuid::try_parse(proposal).is_ok()
-            && uuid::Uuid::try_parse(nonce).is_ok())
 }
 
 /// A message of the queue for work on logs that asks for [`keep_house`].

@@ -4,6 +4,7 @@
 //! says of itself (`commitInfo.isolationLevel`) never counts.
 
 use super::candidate::Candidate;
+use super::verdict::Refusal;
 use crate::delta::{Actions, Metadata};
 use crate::ports::IsolationLevel;
 
@@ -16,6 +17,8 @@ pub enum Isolation {
     /// For commits that change no data and nothing else: files that were added meanwhile do not matter.
     Snapshot,
 }
+
+const PROPERTY: &str = "delta.isolationLevel";
 
 /// The domain that only holds bookkeeping of row ids.
 pub const ROW_TRACKING_DOMAIN: &str = "delta.rowTracking";
@@ -33,16 +36,34 @@ const MOVING_OPERATIONS: [&str; 7] = [
 
 /// The level that the table asks for, else the deployment's default.
 pub fn level_of(metadata: Option<&Metadata>, default: IsolationLevel, warnings: &mut Vec<String>) -> IsolationLevel {
-    match metadata.and_then(|metadata| metadata.property("delta.isolationLevel")) {
-        Some(name) if name.eq_ignore_ascii_case("WriteSerializable") => IsolationLevel::WriteSerializable,
-        Some(name) if name.eq_ignore_ascii_case("Serializable") => IsolationLevel::Serializable,
-        Some(other) => {
-            warnings.push(super::verdict::clip(&format!(
-                "delta.isolationLevel is not a level that is known; judged as Serializable: `{other}`"
-            )));
-            IsolationLevel::Serializable
+    let Some(name) = metadata.and_then(|metadata| metadata.property(PROPERTY)) else { return default };
+    known(name).unwrap_or_else(|| {
+        warnings.push(super::verdict::clip(&format!(
+            "{PROPERTY} is not a level that is known; judged as Serializable: `{name}`"
+        )));
+        IsolationLevel::Serializable
+    })
+}
+
+/// Refuses a level that a commit sets and that no table can have: readers and writers would not agree on what it means, and
+/// snapshot isolation is for commits that change no data. One that the table has already may stay.
+pub fn check_level(before: Option<&Metadata>, after: &Metadata) -> Result<(), Refusal> {
+    let had = before.and_then(|before| before.property(PROPERTY));
+    match after.property(PROPERTY).filter(|name| had != Some(*name) && known(name).is_none()) {
+        Some(name) => {
+            let text =
+                format!("the table property {PROPERTY} is `{name}`; it must be Serializable or WriteSerializable");
+            Err(Refusal::invalid("PROPERTY_VALUE", super::verdict::clip(&text)))
         }
-        None => default,
+        None => Ok(()),
+    }
+}
+
+fn known(name: &str) -> Option<IsolationLevel> {
+    match name {
+        _ if name.eq_ignore_ascii_case("WriteSerializable") => Some(IsolationLevel::WriteSerializable),
+        _ if name.eq_ignore_ascii_case("Serializable") => Some(IsolationLevel::Serializable),
+        _ => None,
     }
 }
 
@@ -136,5 +157,22 @@ mod tests {
             assert_eq!(isolation(&lines, S), under_s, "{lines:?}");
             assert_eq!(isolation(&lines, WS), under_ws, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn a_commit_sets_a_level_that_tables_can_have() {
+        let with = |level: &str| Metadata {
+            configuration: [(PROPERTY.to_owned(), Some(level.to_owned()))].into(),
+            ..Metadata::default()
+        };
+        for (level, is_taken) in
+            [("Serializable", true), ("writeserializable", true), ("SnapshotIsolation", false), ("", false)]
+        {
+            let new = with(level);
+            assert_eq!(check_level(None, &new).is_ok(), is_taken, "{level}");
+            assert_eq!(check_level(Some(&Metadata::default()), &new).is_ok(), is_taken, "{level}");
+            assert_eq!(check_level(Some(&new), &new), Ok(()), "{level}");
+        }
+        assert_eq!(check_level(Some(&with("x")), &with("y")).unwrap_err().reason, "PROPERTY_VALUE");
     }
 }

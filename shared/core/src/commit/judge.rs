@@ -125,7 +125,10 @@ fn try_judge(inputs: Inputs<'_>) -> Result<Judgement, Refusal> {
         None => None,
         Some(_) if is_creation(candidate) => return Err(two_creators(inputs)),
         Some(state) => match fold_winners(inputs, state, &mut warnings)? {
-            Ok(folded) => Some(folded),
+            Ok(folded) => {
+                conflict::check_progress(candidate, &state.app_ids)?;
+                Some(folded)
+            }
             Err(superseded) => return Ok(Judgement::Supersede(superseded)),
         },
     };
@@ -293,8 +296,12 @@ fn rebase_of(
         return Err(Refusal::invalid("NO_TABLE", "the commit has no protocol action"));
     };
     let numbers_rows = rebase::numbers_rows(protocol, metadata);
-    let domain = inputs.state.and_then(|state| state.domains.get(ROW_TRACKING_DOMAIN)).filter(|_| numbers_rows);
-    let mark = rebase::high_water_mark(domain)?;
+    let domain = inputs.state.and_then(|state| state.domains.get(ROW_TRACKING_DOMAIN));
+    let mark = match rebase::high_water_mark(domain) {
+        // Nobody needs it now.
+        Err(_) if !numbers_rows => -1,
+        mark => mark?,
+    };
     let mut mark_at_read = mark;
     let moved =
         |winner: &LoggedCommit| winner.actions.domains.iter().any(|domain| domain.domain == ROW_TRACKING_DOMAIN);

@@ -9,14 +9,43 @@ use super::keys::{self, Generation, ProposalId, TIME_PREFIX};
 use super::lookup::Lookup;
 use super::proposal::{Proposal, Status};
 use super::time_list::TimeEntry;
-use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey};
+use crate::delta::log::{LOG_DIR, LOOSE_COPY, STAGED_DIR, StagedKey, StagedName, TEMP_DIR};
 use crate::delta::path::{Reach, resolve};
 use crate::delta::{Strictness, parse_commit};
 use crate::location::Location;
 use crate::store::{
-    ByteRange, Clock, Consistency, Direction, GetOptions, Key, ObjectError, ObjectKey, Query, ReadItems, ReadObjects,
-    Sort, SortRange, Table, get_every, list_every,
+    ByteRange, Clock, Consistency, Direction, ETag, GetOptions, Key, ObjectError, ObjectKey, Query, ReadItems,
+    ReadObjects, Sort, SortRange, Table, get_every, list_every,
 };
+
+/// A staged commit without a verdict is given up after this time, or the retention if that is longer.
+pub const ABANDONED_MS: i64 = 14 * 86_400_000;
+
+/// An object that was staged, or that lies where staged ones do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedObject {
+    pub at: ObjectKey,
+    pub etag: ETag,
+    pub size_bytes: u64,
+    pub last_modified_ms: i64,
+    pub name: StagedName,
+}
+
+/// Everything in the folders of staged commits and of their copies, however it is named, and the copies that deltalake makes
+/// for its own DynamoDB log store. Three listings.
+pub async fn staged_objects(objects: &dyn ReadObjects, root: &Location) -> Result<Vec<StagedObject>, CommitError> {
+    let mut found = Vec::new();
+    for place in [format!("{STAGED_DIR}/"), format!("{TEMP_DIR}/"), LOOSE_COPY.to_owned()] {
+        let prefix = root.object(&format!("{LOG_DIR}/{place}")).key;
+        for object in list_every(objects, &root.bucket, &prefix).await? {
+            let at = ObjectKey::new(root.bucket.clone(), object.key);
+            let name = StagedName::of(&at);
+            let (etag, size_bytes) = (object.etag, object.size_bytes);
+            found.push(StagedObject { at, etag, size_bytes, last_modified_ms: object.last_modified_ms, name });
+        }
+    }
+    Ok(found)
+}
 
 /// Entries of one page of a listing.
 pub const LIST_MAX: usize = 100;
@@ -114,12 +143,14 @@ pub async fn open(
     root: &Location,
 ) -> Result<Vec<OpenProposal>, CommitError> {
     let head = head::load(items, root).await?;
-    let prefix = root.object(&format!("{LOG_DIR}/{STAGED_DIR}/")).key;
-    let listed = list_every(objects, &root.bucket, &prefix).await?;
-    let mut staged: Vec<StagedKey> = Vec::new();
-    for object in listed {
-        staged.extend(StagedKey::parse(&ObjectKey::new(root.bucket.clone(), object.key)));
-    }
+    let listed = staged_objects(objects, root).await?;
+    let staged: Vec<StagedKey> = listed
+        .into_iter()
+        .filter_map(|object| match object.name {
+            StagedName::Proposal(key) => Some(key),
+            _ => None,
+        })
+        .collect();
     let ids: Vec<ProposalId> = staged.iter().map(|key| ProposalId(key.id)).collect();
     let stored = find(items, clock, root, head.as_ref(), &ids).await?;
     let mut open = Vec::new();

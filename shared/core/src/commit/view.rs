@@ -9,6 +9,7 @@ use super::error::CommitError;
 use super::head::{Head, Sight};
 use super::keys::{self, Generation, ProposalId};
 pub(super) use super::log_state::read_state;
+use super::log_state::{Behind, list_behind};
 use super::lookup::Lookup;
 use super::managed::overlay;
 use super::path_filter::PathCollector;
@@ -191,11 +192,11 @@ async fn refresh(ctx: Context<'_>, view: View) -> Result<Option<View>, ViewError
     if head.version == Version::NONE || head.active_fence(ctx.now_ms()).is_some() {
         return Ok(None);
     }
-    let listing = list_log(&*ctx.ports().objects, &root, Some(head.version)).await.map_err(CommitError::from)?;
-    if !has_known_commit(&head, &listing) || is_far_behind(&head, &listing) {
+    let behind = list_behind(&*ctx.ports().objects, &root, head.version).await.map_err(CommitError::from)?;
+    if !goes_on_from(&head, &behind) {
         return Ok(None);
     }
-    catch_up(ctx, &root, head, state, held, &listing).await.map(Some)
+    catch_up(ctx, &root, head, state, held, &behind.listing).await.map(Some)
 }
 
 /// Whether reading the log from its last checkpoint on is less work than reading what the head does not know, or all that
@@ -206,6 +207,12 @@ fn is_far_behind(head: &Head, listing: &LogListing) -> bool {
     }
     let unknown = listing.commits().filter(|(version, _)| *version > head.version).count();
     unknown > FAR_BEHIND && listing.entries.iter().any(|entry| entry.name.is_checkpoint_after(head.version))
+}
+
+/// Whether what the head knows can be gone on from. Where something is gone of what led up to it, the whole log tells whether
+/// it can still be read.
+fn goes_on_from(head: &Head, behind: &Behind) -> bool {
+    has_known_commit(head, &behind.listing) && behind.is_whole && !is_far_behind(head, &behind.listing)
 }
 
 /// What is listed now is what there was: whatever of it is dated later has been written over.
@@ -233,9 +240,9 @@ async fn open_view(
     if let (Some(item), true) = (item, head.version > Version::NONE)
         && let Some(state) = TableState::load(ctx.ports(), root, item).await?
     {
-        let listing = list_log(objects, root, Some(head.version)).await.map_err(CommitError::from)?;
-        if has_known_commit(&head, &listing) && !is_far_behind(&head, &listing) {
-            return catch_up(ctx, root, head, state, Held::default(), &listing).await.map(Some);
+        let behind = list_behind(objects, root, head.version).await.map_err(CommitError::from)?;
+        if goes_on_from(&head, &behind) {
+            return catch_up(ctx, root, head, state, Held::default(), &behind.listing).await.map(Some);
         }
     }
     let mut listing = snapshot::list_for(objects, root, None).await.map_err(snapshot_error)?;

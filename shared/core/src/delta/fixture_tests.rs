@@ -84,7 +84,8 @@ async fn a_log_of_sail_and_its_deletion_vectors() {
     let vectors: Vec<_> = found.live.values().filter_map(|add| add.deletion_vector.as_ref()).collect();
     assert_eq!(vectors.len(), 1);
     let objects = &*kit.world.objects;
-    let rows = deletion_vector::check(objects, &kit.root, vectors[0], Some(10)).await.unwrap();
+    let rows =
+        deletion_vector::check(objects, &kit.root, vectors[0], Some(10), deletion_vector::Age::New).await.unwrap();
     assert_eq!(rows.iter().collect::<Vec<_>>(), [2, 3, 4, 5, 6]);
     let kept: Vec<_> = found.tombstones.values().filter_map(|remove| remove.deletion_vector.as_ref()).collect();
     assert_eq!(kept.len(), 3);

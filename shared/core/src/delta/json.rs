@@ -1,6 +1,7 @@
 //! JSON from strangers: duplicate members refused, depth and size bounded; and edits that keep every other byte.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -168,14 +169,13 @@ pub fn set_member(line: &str, outer: &str, name: &str, value: &Value) -> Result<
 }
 
 /// Sets the member at the end of `path`; objects on the way that are absent or null are made. All other members keep
-/// their spelling.
+/// their spelling. Objects on the way that have a member twice are refused.
 pub fn set_path(text: &str, path: &[&str], value: &Value) -> Result<String, JsonError> {
-    let syntax = |error: serde_json::Error| JsonError::Syntax(error.to_string());
     let Some((name, rest)) = path.split_first() else { return Ok(value.to_string()) };
-    let mut members: Members = serde_json::from_str(text).map_err(syntax)?;
+    let mut members: Members = serde_json::from_str(text).map_err(|error| classify(&error))?;
     let inner = members.get(name).map(RawValue::get).filter(|inner| *inner != "null").unwrap_or("{}");
     let inner = set_path(inner, rest, value)?;
-    members.set(name, inner).map_err(syntax)?;
+    members.set(name, inner).map_err(|error| classify(&error))?;
     Ok(members.to_text())
 }
 
@@ -224,8 +224,13 @@ impl<'de> de::Deserialize<'de> for Members {
 
             fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Members, A::Error> {
                 let mut members = Vec::new();
-                while let Some(entry) = access.next_entry::<String, Box<RawValue>>()? {
-                    members.push(entry);
+                let mut names = HashSet::new();
+                while let Some((name, value)) = access.next_entry::<String, Box<RawValue>>()? {
+                    // An edit of one of two would leave it to the reader which one counts.
+                    if !names.insert(name.clone()) {
+                        return Err(de::Error::custom(format!("{DUPLICATE}{name}")));
+                    }
+                    members.push((name, value));
                 }
                 Ok(Members(members))
             }
@@ -265,6 +270,10 @@ mod tests {
             r#"{"a":{"b":{"c":null}}}"#
         );
         assert!(set_path(r#"{"a":1}"#, &["a", "b"], &Value::Null).is_err());
+        for twice in [r#"{"a":{"b":1,"b":2}}"#, r#"{"a":{"c":1,"\u0063":2}}"#, r#"{"a":{},"a":{"b":1}}"#] {
+            let refused = set_path(twice, &["a", "b"], &Value::Null);
+            assert!(matches!(refused, Err(JsonError::DuplicateMember(_))), "{twice}: {refused:?}");
+        }
         assert_eq!(
             (only_member(line).as_deref(), only_member("{}"), only_member("1")),
             (Some("commitInfo"), None, None)

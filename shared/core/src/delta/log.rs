@@ -14,6 +14,8 @@ pub const LOG_DIR: &str = "_delta_log";
 pub const STAGED_DIR: &str = "_staged_commits";
 /// Folder of bytes that the server wrote itself because they differ from what was staged.
 pub const TEMP_DIR: &str = ".tmp";
+/// What the names of deltalake's copies begin with, in the log itself: `_commit_<uuid>.json.tmp`.
+pub const LOOSE_COPY: &str = "_commit_";
 
 /// Number of a commit. [`Version::NONE`] stands for the log before its first commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -147,6 +149,14 @@ impl LogName {
         }
     }
 
+    /// The version that its name begins with: listings are in that order. `None` where it is not ours.
+    pub fn starts_at(self) -> Option<Version> {
+        match self {
+            LogName::Compacted { from, .. } => Some(from),
+            other => other.version(),
+        }
+    }
+
     /// The name as it stands in the log; `None` where it is not ours.
     pub fn text(self) -> Option<String> {
         Some(match self {
@@ -238,6 +248,43 @@ impl StagedKey {
 /// Key of a proposal's bytes where they differ from what was staged; `nonce` tells attempts apart.
 pub fn temp_key(root: &Location, version: Version, id: Uuid, nonce: &str) -> ObjectKey {
     root.object(&format!("{LOG_DIR}/{TEMP_DIR}/{:020}.{id}.{nonce}.json", version.0))
+}
+
+/// What an object in the folders of proposals, or of their copies, stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StagedName {
+    Proposal(StagedKey),
+    /// A copy that the server wrote of a proposal's bytes.
+    Copy,
+    /// The bytes that Delta's DynamoDB log store has for a version: its entry there may be all that makes it a commit.
+    LogStore(Version),
+    /// Nobody is told of it. Somebody may have meant it for a commit all the same.
+    Odd,
+}
+
+impl StagedName {
+    /// Of a key where proposals and copies lie, whatever is there.
+    pub fn of(at: &ObjectKey) -> StagedName {
+        if let Some(key) = StagedKey::parse(at) {
+            return StagedName::Proposal(key);
+        }
+        let mut folders = at.key.rsplit('/');
+        let name = folders.next().unwrap_or_default();
+        if folders.next() != Some(TEMP_DIR) {
+            return StagedName::Odd;
+        }
+        let parts: Vec<&str> = name.split('.').collect();
+        let is_id = |text: &str| Uuid::try_parse(text).is_ok();
+        match parts.as_slice() {
+            [version, proposal, nonce, "json"]
+                if Version::parse(version).is_some() && is_id(proposal) && is_id(nonce) =>
+            {
+                StagedName::Copy
+            }
+            [version, "json", id] if is_id(id) => Version::parse(version).map_or(StagedName::Odd, StagedName::LogStore),
+            _ => StagedName::Odd,
+        }
+    }
 }
 
 /// One object of the log.

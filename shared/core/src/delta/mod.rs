@@ -4,6 +4,7 @@
 
 mod actions;
 mod checkpoint;
+pub mod counts;
 pub mod deletion_vector;
 pub mod features;
 #[cfg(test)]
@@ -28,4 +29,5 @@ pub use actions::{
 };
 pub use log::Version;
 pub use path::PathError;
+pub use plan::{check_whole, is_whole_between};
 pub use snapshot::{Covers, FileKey, Snapshot, SnapshotError, Wanted};

@@ -49,7 +49,7 @@ pub fn resolve(root: &Location, path: &str, reach: Reach) -> Result<ObjectKey, P
         ObjectKey::new(bucket, decode(key)?)
     } else {
         let relative = decode(path)?;
-        check_segments(&relative, path)?;
+        check_segments(&relative, path, reach)?;
         root.object(&relative)
     };
     within(root, at, path, reach)
@@ -57,12 +57,12 @@ pub fn resolve(root: &Location, path: &str, reach: Reach) -> Result<ObjectKey, P
 
 /// The object at a path that is relative and not percent-encoded.
 pub fn resolve_plain(root: &Location, path: &str, reach: Reach) -> Result<ObjectKey, PathError> {
-    check_segments(path, path)?;
+    check_segments(path, path, reach)?;
     within(root, root.object(path), path, reach)
 }
 
 fn within(root: &Location, at: ObjectKey, path: &str, reach: Reach) -> Result<ObjectKey, PathError> {
-    check_segments(&at.key, path)?;
+    check_segments(&at.key, path, reach)?;
     if reach == Reach::Inside {
         let relative =
             root.relative(&at).ok_or_else(|| PathError::Outside { path: path.into(), root: root.to_string() })?;
@@ -100,9 +100,15 @@ fn decode(path: &str) -> Result<String, PathError> {
     percent_decode_str(path).decode_utf8().map(String::from).map_err(|_| PathError::NotUtf8(path.to_owned()))
 }
 
-fn check_segments(decoded: &str, path: &str) -> Result<(), PathError> {
-    let odd = |segment: &str| matches!(segment, "" | "." | "..") || segment.contains('\0');
-    if decoded.split('/').any(odd) { Err(PathError::Segment(path.to_owned())) } else { Ok(()) }
+/// Two slashes in a row are part of a key for S3, and one slash for Hadoop's clients. New files must not be named so; where
+/// a log has such a path, it is the key as it stands, and whoever keeps files by it keeps the other reading as well.
+fn check_segments(decoded: &str, path: &str, reach: Reach) -> Result<(), PathError> {
+    let odd = |segment: &str| matches!(segment, "." | "..") || segment.contains('\0');
+    let is_doubled = match reach {
+        Reach::Inside => decoded.split('/').any(str::is_empty),
+        Reach::Anywhere => decoded.starts_with('/') || decoded.ends_with('/') || decoded.is_empty(),
+    };
+    if is_doubled || decoded.split('/').any(odd) { Err(PathError::Segment(path.to_owned())) } else { Ok(()) }
 }
 
 /// RFC 3986: a letter, then letters, digits, `+`, `-`, `.`, up to a colon.
@@ -157,6 +163,13 @@ mod tests {
             assert!(format!("{error:?}").starts_with(expected), "{path}: {error:?}");
         }
         assert!(resolve(&root, "s3://other/x/y", Reach::Anywhere).is_ok());
+        // Logs as they are.
+        for path in ["/wh/t/x", "a/", "a/../x", "a/./x", "s3://b//wh/t/x", "a%00b"] {
+            assert!(resolve(&root, path, Reach::Anywhere).is_err(), "{path}");
+        }
+        for (path, key) in [("a//x", "wh/t/a//x"), ("s3://b/wh/t///x", "wh/t///x"), ("a%2F%2Fx", "wh/t/a//x")] {
+            assert_eq!(resolve(&root, path, Reach::Anywhere).unwrap(), ObjectKey::new("b", key), "{path}");
+        }
     }
 
     #[test]

@@ -50,6 +50,35 @@ pub(super) fn plan_replay(root: &Location, listing: &LogListing, wanted: Version
     Ok(ReplayPlan { checkpoint, steps })
 }
 
+/// Whether the listing tells the state at a version; names the first version that is gone where it does not.
+pub fn check_whole(root: &Location, listing: &LogListing, at: Version) -> Result<(), SnapshotError> {
+    plan_replay(root, listing, at).map(drop)
+}
+
+/// Whether nothing is gone of the versions `from..=to`: each is there, or in a compaction, or a complete checkpoint stands
+/// for it.
+pub fn is_whole_between(root: &Location, listing: &LogListing, from: Version, to: Version) -> bool {
+    let checkpoint = newest_checkpoint(root, listing, Version(i64::MAX));
+    let mut expected = checkpoint.map_or(from, |checkpoint| checkpoint.version.next().max(from));
+    for (version, _) in listing.commits().filter(|(version, _)| *version <= to) {
+        while expected < version
+            && let Some((end, _)) = longest_compaction(root, listing, expected, to)
+        {
+            expected = end.next();
+        }
+        if version > expected {
+            return false;
+        }
+        expected = expected.max(version.next());
+    }
+    while expected <= to
+        && let Some((end, _)) = longest_compaction(root, listing, expected, to)
+    {
+        expected = end.next();
+    }
+    expected > to
+}
+
 /// The newest checkpoint of at most `wanted` that is complete. Of one version the single file comes first.
 pub(super) fn newest_checkpoint(root: &Location, listing: &LogListing, wanted: Version) -> Option<Checkpoint> {
     let mut versions: Vec<Version> = listing

@@ -26,6 +26,8 @@ pub(super) struct Replay<'a, 'o> {
     /// Files beyond which none is kept.
     most: usize,
     observer: Option<PathObserver<'o>>,
+    /// Actions of the checkpoint.
+    taken: u64,
 }
 
 impl<'a, 'o> Replay<'a, 'o> {
@@ -46,7 +48,13 @@ impl<'a, 'o> Replay<'a, 'o> {
             covers,
             most,
             observer,
+            taken: 0,
         }
+    }
+
+    /// Actions that the checkpoint had, and files that are live now.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.taken, self.live.len() as u64)
     }
 
     /// Folds a commit, or a log compaction.
@@ -148,6 +156,7 @@ impl Target for Replay<'_, '_> {
     /// In a checkpoint a logical file is live or removed. Where one is both, it is live, as for readers that look at the
     /// adds only.
     fn take(&mut self, action: Action) -> Result<(), CheckpointError> {
+        self.taken = self.taken.saturating_add(1);
         match action {
             Action::Protocol(protocol) => self.protocol = Some(protocol),
             Action::Metadata(metadata) => self.metadata = Some(metadata),

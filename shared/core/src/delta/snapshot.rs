@@ -13,7 +13,8 @@ use super::actions::{
     parse_commit,
 };
 use super::checkpoint::{self, CheckpointError, CheckpointFile};
-use super::log::{LogListing, Version, commit_key, list_log, list_log_page, log_key};
+use super::counts::read_last_checkpoint;
+use super::log::{LogListing, Version, commit_key, list_log, list_log_page};
 use super::path::{PathError, Reach, resolve};
 use super::plan::{Step, newest_checkpoint, plan_replay};
 use super::replay::{PathObserver, Replay};
@@ -159,14 +160,22 @@ pub async fn load_wanted(
     load_listed_wanted(objects, root, &listing, at, wanted, None).await
 }
 
-/// As [`load`], from a complete listing of the log.
-pub async fn load_listed(
+/// The latest state with all its files, from a complete listing of the log, and what its checkpoint held.
+pub async fn load_counted(
     objects: &dyn ReadObjects,
     root: &Location,
     listing: &LogListing,
-    at: Option<Version>,
-) -> Result<Snapshot, SnapshotError> {
-    load_listed_wanted(objects, root, listing, at, &Wanted::All, None).await
+) -> Result<(Snapshot, Option<CheckpointCounts>), SnapshotError> {
+    replay_listed(objects, root, listing, None, &Wanted::All, None).await
+}
+
+/// What was found in the checkpoint that a state was built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointCounts {
+    pub version: Version,
+    /// Actions of all kinds, those of sidecars included.
+    pub actions: u64,
+    pub adds: u64,
 }
 
 /// As [`load_wanted`], from a listing that reaches back to a checkpoint or to the beginning. `observer` is told of every
@@ -179,6 +188,17 @@ pub async fn load_listed_wanted(
     wanted: &Wanted,
     observer: Option<PathObserver<'_>>,
 ) -> Result<Snapshot, SnapshotError> {
+    replay_listed(objects, root, listing, at, wanted, observer).await.map(|(snapshot, _)| snapshot)
+}
+
+async fn replay_listed(
+    objects: &dyn ReadObjects,
+    root: &Location,
+    listing: &LogListing,
+    at: Option<Version>,
+    wanted: &Wanted,
+    observer: Option<PathObserver<'_>>,
+) -> Result<(Snapshot, Option<CheckpointCounts>), SnapshotError> {
     let latest = listing.latest();
     if latest == Version::NONE {
         return Err(SnapshotError::NoTable(root.to_string()));
@@ -190,6 +210,10 @@ pub async fn load_listed_wanted(
         let read = checkpoint::read_file(objects, root, file, &mut replay).await;
         read.map_err(|error| checkpoint_error(file, error))?;
     }
+    let counts = plan.checkpoint.as_ref().map(|checkpoint| {
+        let (actions, adds) = replay.counts();
+        CheckpointCounts { version: checkpoint.version, actions, adds }
+    });
     let mut commits = Vec::new();
     for step in plan.steps {
         match step {
@@ -201,7 +225,7 @@ pub async fn load_listed_wanted(
         }
     }
     apply_commits(objects, root, commits, &mut replay).await?;
-    replay.finish(version)
+    Ok((replay.finish(version)?, counts))
 }
 
 async fn apply_commits(
@@ -238,10 +262,6 @@ fn checkpoint_error(file: &CheckpointFile, error: CheckpointError) -> SnapshotEr
     }
 }
 
-/// Names the last checkpoint: a hint that may be stale or missing.
-const HINT: &str = "_last_checkpoint";
-const HINT_MAX_BYTES: u64 = 64 * 1024;
-
 /// A listing that tells the state at `at`: the whole log where one page holds it, else from the checkpoint on that
 /// `_last_checkpoint` names, if that is any good.
 pub async fn list_for(
@@ -253,23 +273,14 @@ pub async fn list_for(
     if is_whole {
         return Ok(first);
     }
-    if let Some(hint) = read_hint(objects, root).await?.filter(|hint| at.is_none_or(|at| *hint <= at)) {
+    let hint = read_last_checkpoint(objects, root).await?.map(|hint| hint.version);
+    if let Some(hint) = hint.filter(|hint| at.is_none_or(|at| *hint <= at)) {
         let listing = list_log(objects, root, Some(hint)).await.map_err(object_error)?;
         if newest_checkpoint(root, &listing, at.unwrap_or(listing.latest())).is_some() {
             return Ok(listing);
         }
     }
     list_log(objects, root, None).await.map_err(object_error)
-}
-
-async fn read_hint(objects: &dyn ReadObjects, root: &Location) -> Result<Option<Version>, SnapshotError> {
-    let object = match read_bounded(objects, &log_key(root, HINT), HINT_MAX_BYTES).await {
-        Ok(object) => object,
-        Err(ReadError::Other(SnapshotError::Store(error))) => return Err(error.into()),
-        Err(_) => return Ok(None),
-    };
-    let hint: Option<serde_json::Value> = serde_json::from_slice(&object.bytes).ok();
-    Ok(hint.and_then(|hint| hint.get("version")?.as_i64()).filter(|version| *version >= 0).map(Version))
 }
 
 /// The logical file that an add names.
@@ -284,7 +295,7 @@ pub fn key_of_remove(root: &Location, remove: &RemoveFile) -> Result<FileKey, Pa
     Ok(FileKey { at, dv_id: remove.deletion_vector.as_ref().map(super::DeletionVector::id) })
 }
 
-enum ReadError {
+pub(super) enum ReadError {
     NotFound,
     Other(SnapshotError),
 }
@@ -301,7 +312,7 @@ impl From<ReadError> for SnapshotError {
 }
 
 /// Reads an object whole unless it is larger than `limit_bytes`: the range keeps a giant out of memory.
-async fn read_bounded(
+pub(super) async fn read_bounded(
     objects: &dyn ReadObjects,
     at: &ObjectKey,
     limit_bytes: u64,

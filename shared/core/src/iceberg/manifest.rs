@@ -9,6 +9,7 @@ const MANIFEST_LENGTH: i32 = 501;
 const ADDED_FILES: i32 = 504;
 const EXISTING_FILES: i32 = 505;
 const DELETED_FILES: i32 = 506;
+const CONTENT: i32 = 517;
 const KEY_METADATA: i32 = 519;
 const ADDED_SNAPSHOT: i32 = 503;
 const STATUS: i32 = 0;
@@ -17,9 +18,20 @@ const FILE_PATH: i32 = 100;
 
 /// Status of entries whose file the snapshot added.
 const ADDED: i64 = 1;
+/// Status of entries whose file the snapshot removed.
+const DELETED: i64 = 2;
 
 const LIST: &str = "a manifest list";
 const MANIFEST: &str = "a manifest";
+
+/// What the files are that a manifest names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ManifestContent {
+    /// Of manifests that say nothing as well: format 1 has no others.
+    #[default]
+    Data,
+    Deletes,
+}
 
 /// A manifest as its list describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +39,11 @@ pub struct ManifestRef {
     pub at: ObjectKey,
     /// Size of the manifest file; unknown for manifests that metadata names in place.
     pub length_bytes: Option<u64>,
-    /// Entries it must have, where the list says so.
+    /// Entries it must have at least, where the list says so.
     pub entries: Option<u64>,
+    /// Entries whose files are there (not those that say that a file was removed), where the list says so.
+    pub live: Option<u64>,
+    pub content: ManifestContent,
     /// The snapshot that wrote it.
     pub snapshot: Option<i64>,
 }
@@ -36,7 +51,7 @@ pub struct ManifestRef {
 impl ManifestRef {
     /// A manifest of which nothing is known but where it lies.
     pub fn bare(at: ObjectKey) -> Self {
-        Self { at, length_bytes: None, entries: None, snapshot: None }
+        Self { at, length_bytes: None, entries: None, live: None, content: ManifestContent::Data, snapshot: None }
     }
 }
 
@@ -46,6 +61,8 @@ pub struct ManifestEntry {
     pub at: ObjectKey,
     /// The snapshot that added the file, of entries that say so.
     pub added_by: Option<i64>,
+    /// Whether the file is there; else the entry says that it was removed.
+    pub is_live: bool,
 }
 
 fn open<'a>(
@@ -94,8 +111,16 @@ fn field<'a>(fields: &[Captured<'a>], index: usize) -> Captured<'a> {
 
 /// Manifests of a snapshot, data and delete manifests alike.
 pub fn read_manifest_list(bytes: &[u8], at: &ObjectKey) -> Result<Vec<ManifestRef>, IcebergError> {
-    let wanted =
-        [MANIFEST_PATH, MANIFEST_LENGTH, KEY_METADATA, ADDED_FILES, EXISTING_FILES, DELETED_FILES, ADDED_SNAPSHOT];
+    let wanted = [
+        MANIFEST_PATH,
+        MANIFEST_LENGTH,
+        KEY_METADATA,
+        ADDED_FILES,
+        EXISTING_FILES,
+        DELETED_FILES,
+        ADDED_SNAPSHOT,
+        CONTENT,
+    ];
     let container = open(bytes, &wanted, LIST, at)?;
     container.check_has(0, MANIFEST_PATH).map_err(|error| RecordError::from(error).at(LIST, at))?;
     let mut manifests = Vec::new();
@@ -105,12 +130,16 @@ pub fn read_manifest_list(bytes: &[u8], at: &ObjectKey) -> Result<Vec<ManifestRe
         if matches!(field(fields, 2), Captured::Bytes(key) if !key.is_empty()) {
             return Err(IcebergError::Encrypted { at: at.clone(), what: "key_metadata of a manifest" }.into());
         }
-        let counts: Option<Vec<u64>> =
-            (3..6).map(|index| field(fields, index).int().and_then(|count| u64::try_from(count).ok())).collect();
+        let counted = |index| field(fields, index).int().and_then(|count| u64::try_from(count).ok());
+        let (added, existing, deleted) = (counted(3), counted(4), counted(5));
+        let stated: Vec<u64> = [added, existing, deleted].into_iter().flatten().collect();
         manifests.push(ManifestRef {
             at: resolve(path, at)?,
             length_bytes: field(fields, 1).int().and_then(|length| u64::try_from(length).ok()),
-            entries: counts.map(|counts| counts.into_iter().fold(0, u64::saturating_add)),
+            // What is counted at all must be there.
+            entries: (!stated.is_empty()).then(|| stated.into_iter().fold(0, u64::saturating_add)),
+            live: added.zip(existing).map(|(added, existing)| added.saturating_add(existing)),
+            content: if field(fields, 7).int() == Some(1) { ManifestContent::Deletes } else { ManifestContent::Data },
             snapshot: field(fields, 6).int(),
         });
         Ok(())
@@ -145,7 +174,7 @@ pub fn read_manifest(bytes: &[u8], manifest: &ManifestRef) -> Result<Vec<Manifes
         let path =
             field(fields, 1).text().ok_or_else(|| AvroError::Corrupt("an entry without file_path".to_owned()))?;
         let added_by = field(fields, 2).int().or(manifest.snapshot).filter(|_| status == Some(ADDED));
-        files.push(ManifestEntry { at: resolve(path, at)?, added_by });
+        files.push(ManifestEntry { at: resolve(path, at)?, added_by, is_live: status != Some(DELETED) });
         Ok(())
     });
     let entries = read.map_err(|error| error.at(MANIFEST, at))?;

@@ -21,19 +21,36 @@ pub struct Snapshot {
     pub list: Option<ObjectKey>,
     /// Format 1 may name manifests in place, instead of a list or beside one.
     pub inline: Vec<ObjectKey>,
-    /// Files that its manifests must name at least, by its summary.
-    pub data_files: Option<u64>,
+    /// What its manifests must name at least, by its summary.
+    pub least: Least,
     pub flink: Option<FlinkCommit>,
+}
+
+/// Files that the manifests of a snapshot must name at least, those that it removed not counted. Zero: it does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Least {
+    pub data: u64,
+    pub deletes: u64,
+    /// Of either kind.
+    pub any: u64,
+}
+
+impl Least {
+    /// Whether nothing is said.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Both demands as one.
+    pub fn and(self, other: Self) -> Self {
+        Self { data: self.data.max(other.data), deletes: self.deletes.max(other.deletes), any: self.any.max(other.any) }
+    }
 }
 
 impl Snapshot {
     /// Manifests that metadata names in place. No writer names an empty one where there are files.
     pub fn inline_manifests(&self) -> impl Iterator<Item = ManifestRef> {
-        let least = self.data_files.filter(|least| *least > 0);
-        let entries = match self.inline.len() {
-            1 if self.list.is_none() => least,
-            _ => least.map(|_| 1),
-        };
+        let entries = (!self.least.is_nothing()).then_some(1);
         self.inline.iter().map(move |at| ManifestRef { entries, ..ManifestRef::bare(at.clone()) })
     }
 }
@@ -109,13 +126,28 @@ impl TableMetadata {
     }
 }
 
-/// The object behind a path of the metadata, byte for byte. Paths without scheme, and those of other stores, are
-/// refused: they must never count as naming nothing.
+/// The object behind a path of the metadata, byte for byte. Old writers left out scheme and bucket: such a path is taken
+/// if it lies in the folder of the table whose metadata names it, whose bucket is known. Others without scheme, and those
+/// of other stores, are refused: they must never count as naming nothing.
 pub(super) fn resolve(path: &str, named_by: &ObjectKey) -> Result<ObjectKey, IcebergError> {
     match split_uri(path) {
         Ok((bucket, key)) if !key.is_empty() => Ok(ObjectKey::new(bucket, key)),
+        Err(_) if is_at_home(path, named_by) => {
+            Ok(ObjectKey::new(named_by.bucket.clone(), path.trim_start_matches('/')))
+        }
         _ => Err(IcebergError::UnresolvedPath { path: path.chars().take(200).collect(), named_by: named_by.clone() }),
     }
+}
+
+/// Whether a path without scheme and bucket lies where the folder of a metadata file lies itself.
+fn is_at_home(path: &str, named_by: &ObjectKey) -> bool {
+    let named_by = named_by.collapsed().unwrap_or_else(|| named_by.clone());
+    let folder = named_by.key.rsplit_once('/').map(|(folder, _)| folder);
+    let Some((root, _)) = folder.and_then(|folder| folder.rsplit_once('/')) else { return false };
+    let Some(inside) = path.strip_prefix('/').and_then(|path| path.strip_prefix(root)) else { return false };
+    // What some reader would resolve to another place is not taken.
+    let is_plain = !inside.split('/').any(|step| matches!(step, "." | ".."));
+    inside.starts_with('/') && !inside.ends_with('/') && is_plain
 }
 
 fn gunzip(bytes: &[u8], at: &ObjectKey) -> Result<Vec<u8>, IcebergError> {
@@ -189,17 +221,17 @@ impl RawSnapshot {
         self.said(name)?.parse().ok()
     }
 
-    /// Files that the manifests must name at least. Totals tell; else whatever implies that there are some; and where
-    /// nothing is counted at all, an operation that adds files.
-    fn least_files(&self) -> Option<u64> {
+    /// Totals tell; else whatever implies that there are some files; and where nothing is counted at all, an operation
+    /// that adds files.
+    fn least(&self) -> Least {
         let totals = [self.counted("total-data-files"), self.counted("total-delete-files")];
-        let total: u64 = totals.iter().flatten().fold(0, |sum, count| sum.saturating_add(*count));
         let others = ["total-records", "added-data-files", "added-delete-files", "added-records", "added-files-size"];
         let counts: Vec<u64> = others.iter().filter_map(|name| self.counted(name)).collect();
         let is_untold = counts.is_empty() && totals.iter().all(Option::is_none);
         let adds = matches!(self.said("operation"), Some("append" | "overwrite" | "replace"));
-        let least = if (is_untold && adds) || counts.iter().any(|count| *count > 0) { 1 } else { 0 };
-        (self.summary.is_some()).then_some(total.max(least))
+        let any = u64::from((is_untold && adds) || counts.iter().any(|count| *count > 0));
+        let [data, deletes] = totals.map(Option::unwrap_or_default);
+        Least { data, deletes, any }
     }
 
     fn flink(&self) -> Option<FlinkCommit> {
@@ -270,7 +302,7 @@ impl Raw {
                 timestamp_ms: snapshot.timestamp_ms.unwrap_or_default(),
                 list: snapshot.manifest_list.as_ref().map(|list| resolve(list, at)).transpose()?,
                 inline: inline.collect::<Result<_, _>>()?,
-                data_files: snapshot.least_files(),
+                least: snapshot.least(),
                 flink: snapshot.flink(),
             });
         }
@@ -394,6 +426,35 @@ mod tests {
         }
         assert!(matches!(TableMetadata::parse(b"{\"format-version\":2", &at()), Err(IcebergError::Unreadable { .. })));
         assert!(matches!(TableMetadata::parse(b"", &at()), Err(IcebergError::Unreadable { .. })));
+    }
+
+    #[test]
+    fn paths_without_scheme_are_of_the_tables_own_folder_or_refused() {
+        let named_by = ObjectKey::new("lake", "wh/old/metadata/m0.avro");
+        for named_by in [&named_by, &ObjectKey::new("lake", "wh//old/metadata/m0.avro")] {
+            let found = resolve("/wh/old/data/x%20y.parquet", named_by).unwrap();
+            assert_eq!(found, ObjectKey::new("lake", "wh/old/data/x%20y.parquet"));
+        }
+        let others = [
+            "/wh/older/data/x",
+            "/wh/old",
+            "/wh/old/",
+            "/elsewhere/x",
+            "wh/old/data/x",
+            "//wh/old/data/x",
+            "/wh/old/../new/x",
+            "/wh/old/./x",
+            "file:/wh/old/data/x",
+            "",
+            "/",
+        ];
+        for path in others {
+            assert!(matches!(resolve(path, &named_by), Err(IcebergError::UnresolvedPath { .. })), "{path}");
+        }
+        // There is no folder that would tell.
+        for key in ["m0.avro", "metadata/m0.avro"] {
+            assert!(resolve("/data/x", &ObjectKey::new("lake", key)).is_err(), "{key}");
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ mod reachable;
 mod tests;
 
 pub use error::IcebergError;
-pub use manifest::{ManifestEntry, ManifestRef, read_manifest, read_manifest_list};
-pub use metadata::{FlinkCommit, Snapshot, TableMetadata, is_metadata_name};
-pub use reachable::{MANIFEST_CONCURRENCY, Named, Reachable, Visit, load_attempt, load_manifest, load_metadata};
+pub use manifest::{ManifestContent, ManifestEntry, ManifestRef, read_manifest, read_manifest_list};
+pub use metadata::{FlinkCommit, Least, Snapshot, TableMetadata, is_metadata_name};
+pub use reachable::{
+    MANIFEST_CONCURRENCY, Named, Reachable, Visit, head_named, load_attempt, load_manifest, load_metadata,
+};

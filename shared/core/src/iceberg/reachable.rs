@@ -1,10 +1,11 @@
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::manifest::{AvroKind, is_avro, kind_of};
+use super::manifest::{AvroKind, ManifestContent, is_avro, kind_of};
+use super::metadata::Least;
 use super::{IcebergError, ManifestEntry, ManifestRef, TableMetadata, read_manifest, read_manifest_list};
-use crate::store::{ByteRange, GetOptions, Object, ObjectError, ObjectKey, ObjectMeta, ReadObjects};
+use crate::store::{ByteRange, GetOptions, Object, ObjectError, ObjectKey, ObjectMeta, ReadObjects, StoreErrorKind};
 
 /// Manifests and lists read at the same time. A manifest has about 8 MB, so this bounds memory as well.
 pub const MANIFEST_CONCURRENCY: usize = 8;
@@ -18,22 +19,42 @@ pub const FILE_MAX_BYTES: u64 = 128 * 1024 * 1024;
 #[derive(Debug, Default)]
 pub struct Reachable {
     walked: HashSet<ObjectKey>,
+    /// Files that are there, of walked manifests of which no list says how many they name.
+    counted: HashMap<ObjectKey, u64>,
 }
 
 async fn fetch(objects: &dyn ReadObjects, what: &'static str, at: &ObjectKey) -> Result<Object, IcebergError> {
     // The range keeps a giant out of memory.
     let range = Some(ByteRange::From { start: 0, length: FILE_MAX_BYTES });
-    match objects.get(at, &GetOptions { range, if_match: None }).await {
+    let options = GetOptions { range, if_match: None };
+    let mut found = objects.get(at, &options).await;
+    // Hadoop's client writes `a//b` as `a/b`, and names it as it was told.
+    if let (Err(ObjectError::NotFound(_)), Some(single)) = (&found, at.collapsed()) {
+        found = objects.get(&single, &options).await;
+    }
+    match found {
         Ok(object) if object.meta.size_bytes > FILE_MAX_BYTES => {
             let message = format!("it has {} bytes; at most {FILE_MAX_BYTES} are read", object.meta.size_bytes);
             Err(IcebergError::unreadable(what, at, message))
         }
         Ok(object) => Ok(object),
         Err(ObjectError::NotFound(_)) => Err(IcebergError::Missing { what, at: at.clone() }),
+        // Without its bucket nothing of it is there.
+        Err(ObjectError::Store(error)) if error.kind == StoreErrorKind::Missing => {
+            Err(IcebergError::Missing { what, at: at.clone() })
+        }
         // An empty object has no first byte.
         Err(ObjectError::InvalidRange(_)) => Err(IcebergError::unreadable(what, at, "it is empty")),
         Err(ObjectError::Store(error)) => Err(error.into()),
         Err(other) => Err(IcebergError::unreadable(what, at, other)),
+    }
+}
+
+/// Looks at a file that metadata names, also where Hadoop's client has written it.
+pub async fn head_named(objects: &dyn ReadObjects, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
+    match (objects.head(at).await, at.collapsed()) {
+        (Err(ObjectError::NotFound(_)), Some(single)) => objects.head(&single).await,
+        (found, _) => found,
     }
 }
 
@@ -99,9 +120,58 @@ impl<'a> Named<'a> {
 
 type Sink<'s> = dyn FnMut(Named<'_>) + Send + 's;
 
-/// Entries of all manifests, if all say how many they have.
-fn entries_of(manifests: &[ManifestRef]) -> Option<u64> {
-    manifests.iter().try_fold(0_u64, |sum, manifest| Some(sum.saturating_add(manifest.entries?)))
+/// A list that was read: its manifests, and the object that it was.
+type ReadList = (ObjectKey, Vec<ManifestRef>, ObjectMeta);
+
+/// What one snapshot must name and what its manifests say that they do. A list that is cut off behind its header, or that
+/// has lost a manifest, would be a good one otherwise.
+struct Tally {
+    /// The list, or the metadata that names manifests in place.
+    what: &'static str,
+    at: ObjectKey,
+    least: Least,
+    data: u64,
+    deletes: u64,
+    /// Manifests that have to be read to know how many files they name.
+    uncounted: Vec<(ObjectKey, ManifestContent)>,
+    /// To be told of as soon as it is known to be whole.
+    list: Option<ReadList>,
+}
+
+impl Tally {
+    fn of(what: &'static str, at: &ObjectKey, least: Least, manifests: &[ManifestRef]) -> Self {
+        let (mut data, mut deletes, mut uncounted) = (0_u64, 0_u64, Vec::new());
+        for manifest in manifests.iter().filter(|_| !least.is_nothing()) {
+            match (manifest.live, manifest.content) {
+                (Some(live), ManifestContent::Data) => data = data.saturating_add(live),
+                (Some(live), ManifestContent::Deletes) => deletes = deletes.saturating_add(live),
+                (None, content) => uncounted.push((manifest.at.clone(), content)),
+            }
+        }
+        Self { what, at: at.clone(), least, data, deletes, uncounted, list: None }
+    }
+
+    /// Holds what was read against what must be there.
+    fn check(&self, counted: &HashMap<ObjectKey, u64>) -> Result<(), IcebergError> {
+        let (mut data, mut deletes) = (self.data, self.deletes);
+        for (at, content) in &self.uncounted {
+            let live = counted.get(at).copied().unwrap_or_default();
+            match content {
+                ManifestContent::Data => data = data.saturating_add(live),
+                ManifestContent::Deletes => deletes = deletes.saturating_add(live),
+            }
+        }
+        let Least { data: least_data, deletes: least_deletes, any } = self.least;
+        if data >= least_data && deletes >= least_deletes && data.saturating_add(deletes) >= any {
+            return Ok(());
+        }
+        let message = format!(
+            "its manifests name {data} data files and {deletes} delete files, fewer than the {} and {least_deletes} that \
+             the summary of its snapshot counts",
+            least_data.max(any.saturating_sub(least_deletes)),
+        );
+        Err(IcebergError::unreadable(self.what, &self.at, message))
+    }
 }
 
 /// Who is told what a walk finds, and may know some of it already.
@@ -138,6 +208,14 @@ impl Visit for SinkVisit<'_, '_> {
     }
 }
 
+/// What a walk has before it.
+struct Found {
+    lists: Vec<ObjectKey>,
+    manifests: Vec<ManifestRef>,
+    /// Snapshots whose manifests have to be read before it is known whether they are all there.
+    tallies: Vec<Tally>,
+}
+
 impl Reachable {
     /// Whether a list or manifest was walked.
     pub fn has_walked(&self, at: &ObjectKey) -> bool {
@@ -147,6 +225,7 @@ impl Reachable {
     /// Lets the next walk read some lists and manifests again. One that is named by a list is found through it alone.
     pub fn forget(&mut self, is_doubted: impl Fn(&ObjectKey) -> bool) {
         self.walked.retain(|at| !is_doubted(at));
+        self.counted.retain(|at, _| !is_doubted(at));
     }
 
     /// Hands every file that `metadata` (read at `at`) names, and `at` itself, to `sink`; files may come more than once.
@@ -168,9 +247,19 @@ impl Reachable {
         walked
     }
 
-    /// Goes on from what another one has walked.
-    pub fn having_walked(walked: impl IntoIterator<Item = ObjectKey>) -> Self {
-        Self { walked: walked.into_iter().collect() }
+    /// What was counted in walked manifests that nobody else counts, in order.
+    pub fn counted(&self) -> Vec<(ObjectKey, u64)> {
+        let mut counted: Vec<(ObjectKey, u64)> = self.counted.iter().map(|(at, live)| (at.clone(), *live)).collect();
+        counted.sort();
+        counted
+    }
+
+    /// Goes on from what another one has walked, and counted in doing so.
+    pub fn having_walked(
+        walked: impl IntoIterator<Item = ObjectKey>,
+        counted: impl IntoIterator<Item = (ObjectKey, u64)>,
+    ) -> Self {
+        Self { walked: walked.into_iter().collect(), counted: counted.into_iter().collect() }
     }
 
     /// [`Reachable::walk`] that stops when `may_go_on` says so, which it is asked before each few manifests but the
@@ -185,12 +274,20 @@ impl Reachable {
     ) -> Result<bool, IcebergError> {
         visit.metadata(at);
         metadata.files.iter().for_each(|at| visit.metadata(at));
-        let (lists, manifests) = self.manifests(objects, metadata, visit).await?;
+        let Found { lists, manifests, tallies } = self.manifests(objects, at, metadata, visit).await?;
+        let uncounted: HashSet<ObjectKey> =
+            tallies.iter().flat_map(|tally| tally.uncounted.iter().map(|(at, _)| at.clone())).collect();
         for (index, group) in manifests.chunks(MANIFESTS_AT_ONCE).enumerate() {
             if index > 0 && !may_go_on() {
                 return Ok(false);
             }
-            self.walk_group(objects, group.to_vec(), visit).await?;
+            self.walk_group(objects, group.to_vec(), &uncounted, visit).await?;
+        }
+        for tally in tallies {
+            tally.check(&self.counted)?;
+            if let Some((at, manifests, read)) = &tally.list {
+                visit.list(at, manifests, read);
+            }
         }
         self.walked.extend(lists);
         Ok(true)
@@ -200,6 +297,7 @@ impl Reachable {
         &mut self,
         objects: &dyn ReadObjects,
         group: Vec<ManifestRef>,
+        uncounted: &HashSet<ObjectKey>,
         visit: &mut dyn Visit,
     ) -> Result<(), IcebergError> {
         let mut reads = stream::iter(group.into_iter().map(|manifest| async move {
@@ -210,6 +308,10 @@ impl Reachable {
         .buffer_unordered(MANIFEST_CONCURRENCY);
         while let Some((manifest, named, read)) = reads.try_next().await? {
             visit.manifest(&manifest, &named, &read);
+            if uncounted.contains(&manifest.at) {
+                let live = named.iter().filter(|entry| entry.is_live).count();
+                self.counted.insert(manifest.at.clone(), live as u64);
+            }
             self.walked.insert(manifest.at);
         }
         Ok(())
@@ -219,60 +321,68 @@ impl Reachable {
     async fn manifests(
         &mut self,
         objects: &dyn ReadObjects,
+        at: &ObjectKey,
         metadata: &TableMetadata,
         visit: &mut dyn Visit,
-    ) -> Result<(Vec<ObjectKey>, Vec<ManifestRef>), IcebergError> {
-        let mut lists: Vec<(ObjectKey, Option<u64>)> = Vec::new();
-        let mut found = Vec::new();
+    ) -> Result<Found, IcebergError> {
+        let mut wanted: BTreeMap<ObjectKey, (Least, Vec<ManifestRef>)> = BTreeMap::new();
+        let (mut manifests, mut tallies) = (Vec::new(), Vec::new());
         for snapshot in &metadata.snapshots {
-            found.extend(snapshot.inline_manifests());
-            if let Some(at) = &snapshot.list {
-                visit.metadata(at);
-                lists.push((at.clone(), snapshot.data_files));
+            let inline: Vec<ManifestRef> = snapshot.inline_manifests().collect();
+            manifests.extend(inline.iter().cloned());
+            match &snapshot.list {
+                Some(list) => {
+                    visit.metadata(list);
+                    let (least, beside) = wanted.entry(list.clone()).or_default();
+                    (*least, *beside) = (least.and(snapshot.least), inline);
+                }
+                None => tallies.push(Tally::of("table metadata", at, snapshot.least, &inline)),
             }
         }
-        lists.sort();
-        lists.dedup_by(|one, other| one.0 == other.0);
-        lists.retain(|(at, _)| !self.walked.contains(at));
-        let walked: Vec<ObjectKey> = lists.iter().map(|(at, _)| at.clone()).collect();
-        lists.retain(|(at, _)| match visit.known_list(at) {
-            Some(manifests) => {
-                found.extend(manifests);
-                false
+        wanted.retain(|list, _| !self.walked.contains(list));
+        let lists: Vec<ObjectKey> = wanted.keys().cloned().collect();
+        // What is known was whole when it was read.
+        wanted.retain(|list, _| visit.known_list(list).map(|known| manifests.extend(known)).is_none());
+        let mut reads = stream::iter(wanted.into_iter().map(|(list, (least, beside))| async move {
+            let read = fetch(objects, "a manifest list", &list).await?;
+            let named = read_manifest_list(&read.bytes, &list)?;
+            let all: Vec<ManifestRef> = named.iter().cloned().chain(beside).collect();
+            let tally = Tally::of("a manifest list", &list, least, &all);
+            if tally.uncounted.is_empty() {
+                tally.check(&HashMap::new())?;
             }
-            None => true,
-        });
-        let mut reads = stream::iter(lists.into_iter().map(|(at, data_files)| async move {
-            let read = fetch(objects, "a manifest list", &at).await?;
-            let manifests = read_manifest_list(&read.bytes, &at)?;
-            match data_files {
-                // Cut off behind its header it would still be a good list, of nothing.
-                Some(count) if entries_of(&manifests).is_some_and(|entries| entries < count) => {
-                    let message =
-                        format!("its manifests have fewer than the {count} entries that its snapshot must have");
-                    Err(IcebergError::unreadable("a manifest list", &at, message))
-                }
-                _ => Ok((at, manifests, read.meta)),
-            }
+            Ok::<_, IcebergError>(Tally { list: Some((list, named, read.meta)), ..tally })
         }))
         .buffer_unordered(MANIFEST_CONCURRENCY);
-        while let Some((at, manifests, read)) = reads.try_next().await? {
-            visit.list(&at, &manifests, &read);
-            found.extend(manifests);
+        while let Some(tally) = reads.try_next().await? {
+            if let Some((list, named, read)) = &tally.list {
+                manifests.extend(named.iter().cloned());
+                if tally.uncounted.is_empty() {
+                    visit.list(list, named, read);
+                    continue;
+                }
+            }
+            tallies.push(tally);
         }
         drop(reads);
-        found.iter().for_each(|manifest| visit.metadata(&manifest.at));
+        manifests.iter().for_each(|manifest| visit.metadata(&manifest.at));
         // Of one manifest named twice, the description that says more comes first.
-        found.sort_by(|one, other| one.at.cmp(&other.at).then(other.length_bytes.cmp(&one.length_bytes)));
-        found.dedup_by(|one, other| one.at == other.at);
-        found.retain(|manifest| !self.walked.contains(&manifest.at));
-        found.retain(|manifest| {
-            let is_known = visit.is_known(manifest);
+        let said = |one: &ManifestRef| (one.length_bytes, one.entries);
+        manifests.sort_by(|one, other| one.at.cmp(&other.at).then_with(|| said(other).cmp(&said(one))));
+        manifests.dedup_by(|one, other| one.at == other.at);
+        let uncounted: HashSet<&ObjectKey> =
+            tallies.iter().flat_map(|tally| tally.uncounted.iter().map(|(at, _)| at)).collect();
+        manifests.retain(|manifest| {
+            if uncounted.contains(&manifest.at) && !self.counted.contains_key(&manifest.at) {
+                return true;
+            }
+            let is_known = self.walked.contains(&manifest.at) || visit.is_known(manifest);
             if is_known {
                 self.walked.insert(manifest.at.clone());
             }
             !is_known
         });
-        Ok((walked, found))
+        drop(uncounted);
+        Ok(Found { lists, manifests, tallies })
     }
 }

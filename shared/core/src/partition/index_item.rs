@@ -69,9 +69,16 @@ pub(super) fn decode(item: &Item) -> Result<Vec<String>, DecodeError> {
 
 /// The attribute `values`, which partitions, their history and index entries have alike.
 pub(super) fn values_of(item: &Item) -> Result<Vec<String>, DecodeError> {
-    let text = |value: &Value| if let Value::Text(text) = value { Some(text.clone()) } else { None };
+    Ok(texts_of(item)?.into_iter().map(str::to_owned).collect())
+}
+
+/// The same, for those who only look: most rows are judged and not kept.
+pub(super) fn texts_of(item: &Item) -> Result<Vec<&str>, DecodeError> {
+    fn text(value: &Value) -> Option<&str> {
+        if let Value::Text(text) = value { Some(text.as_str()) } else { None }
+    }
     let values = match item.get("values") {
-        Some(Value::List(values)) => values.iter().map(text).collect::<Option<Vec<String>>>(),
+        Some(Value::List(values)) => values.iter().map(text).collect::<Option<Vec<&str>>>(),
         _ => None,
     };
     values.ok_or_else(|| DecodeError::WrongType { field: "values".to_owned(), expected: "a list of texts" })

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::PredicateError;
-use super::compiled::{Compiled, Leaf, LeafTest, Mode, NamedKey, Node};
+use super::compiled::{Compiled, Gate, Leaf, LeafTest, Mode, NamedKey, Node};
 use super::domain::{Domain, Scalar};
 use super::error::shown;
 use super::lexer::position;
@@ -17,7 +17,8 @@ use crate::partition::{HIVE_DEFAULT_PARTITION, KeyType};
 pub(super) fn bind(text: &str, syntax: &Syntax, keys: &[KeyColumn], mode: Mode) -> Result<Compiled, PredicateError> {
     let mut binder = Binder { text, keys, mode, named: BTreeMap::new() };
     let root = binder.node(syntax, false)?.with_quick_tests();
-    Ok(Compiled { root, mode, key_count: keys.len(), named: binder.named.into_values().collect() })
+    let gate = Gate::of(&root);
+    Ok(Compiled { root, mode, key_count: keys.len(), named: binder.named.into_values().collect(), gate })
 }
 
 struct Binder<'a> {

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::Mode;
+use super::packed::few_digits;
 use super::set::Set;
 use crate::partition::{Date, HIVE_DEFAULT_PARTITION, KeyType, Number, NumberText, Timestamp, encode_text, region};
 
@@ -173,6 +174,9 @@ impl<'a> Reading<'a> {
 #[inline]
 pub(super) fn small_integer(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
+    if let Some(number) = few_digits(bytes) {
+        return Some(i64::from(number));
+    }
     let (is_negative, digits) = match bytes {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),

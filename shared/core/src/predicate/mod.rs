@@ -29,6 +29,7 @@ mod domain;
 mod error;
 mod lexer;
 mod like;
+mod packed;
 mod parser;
 mod plan;
 mod quick;

@@ -204,14 +204,24 @@ impl Parser<'_> {
     /// `NOT`, unless it is compared with something: then it is a name.
     fn takes_not(&mut self) -> bool {
         let next = self.at + 1;
-        let is_subject = |at: usize| {
-            let is_tested = ["in", "between", "like", "is"].iter().any(|word| self.is_word(at, word));
-            is_tested && self.comparison_at(at + 1).is_none()
-        };
-        let is_name = self.comparison_at(next).is_some()
-            || is_subject(next)
-            || (self.is_word(next, "not") && is_subject(next + 1));
+        let is_tested_with_not =
+            self.is_word(next, "not") && !self.is_word(next + 1, "is") && self.begins_test(next + 1);
+        let is_name = self.comparison_at(next).is_some() || self.begins_test(next) || is_tested_with_not;
         !is_name && self.takes_word("not")
+    }
+
+    /// Whether IS, IN, BETWEEN or LIKE stands here as such, and is no name.
+    fn begins_test(&self, at: usize) -> bool {
+        if self.is_word(at, "in") {
+            return self.is_symbol(at + 1, "(");
+        }
+        if self.is_word(at, "is") {
+            return self.is_word(at + 1, "null") || (self.is_word(at + 1, "not") && self.is_word(at + 2, "null"));
+        }
+        let is_followed = ["is", "in", "between", "like", "not"].iter().any(|word| self.is_word(at + 1, word));
+        (self.is_word(at, "between") || self.is_word(at, "like"))
+            && !is_followed
+            && self.comparison_at(at + 1).is_none()
     }
 
     /// How many parentheses at this place hold more than the first operand of a predicate.
@@ -277,7 +287,11 @@ impl Parser<'_> {
             TestKind::IsNull
         } else if let Some((comparison, length)) = self.comparison_at(self.at) {
             self.at += length;
-            TestKind::Compare(comparison, self.operand(OperandPlace::Other)?)
+            let place = match subject.kind {
+                OperandKind::Name(_) => OperandPlace::Other,
+                _ => OperandPlace::Mirrored,
+            };
+            TestKind::Compare(comparison, self.operand(place)?)
         } else {
             is_negated = self.takes_word("not");
             self.worded_test(is_negated)?
@@ -359,12 +373,26 @@ impl Parser<'_> {
         Ok(operand)
     }
 
+    /// Whether a predicate may end before this token.
+    fn ends_predicate(&self, at: usize) -> bool {
+        *self.kind(at) == TokenKind::End || self.is_symbol(at, ")") || self.connective_length(at).is_some()
+    }
+
     fn bare_operand(&mut self, place: OperandPlace) -> Result<Operand, PredicateError> {
         let at = self.at;
-        let is_misplaced = place == OperandPlace::Other && KEYWORDS.iter().any(|word| self.is_word(at, word));
+        let is_keyword = KEYWORDS.iter().any(|word| self.is_word(at, word));
+        let is_misplaced = match place {
+            OperandPlace::First => false,
+            OperandPlace::Mirrored => is_keyword && !self.ends_predicate(at + 1),
+            OperandPlace::Other => is_keyword,
+        };
         let length = if is_misplaced { 0 } else { self.operand_length(at) };
         if length == 0 {
-            let what = if place == OperandPlace::First { "a partition key" } else { "a literal" };
+            let what = match place {
+                OperandPlace::First => "a partition key",
+                OperandPlace::Mirrored => "a partition key or a literal",
+                OperandPlace::Other => "a literal",
+            };
             return Err(self.expected(what));
         }
         let written = self.source(at).to_owned();
@@ -439,5 +467,7 @@ impl Parser<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OperandPlace {
     First,
+    /// Compared with a literal, so it should be a name, perhaps one that is a keyword elsewhere.
+    Mirrored,
     Other,
 }

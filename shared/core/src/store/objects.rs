@@ -19,6 +19,13 @@ impl ObjectKey {
     pub fn new(bucket: impl Into<String>, key: impl Into<String>) -> Self {
         Self { bucket: bucket.into(), key: key.into() }
     }
+
+    /// What Hadoop's clients write for this name: several slashes are one, and none come first. `None`: just this name.
+    pub fn collapsed(&self) -> Option<Self> {
+        let has_more = self.key.contains("//") || self.key.starts_with('/');
+        let folders = || self.key.split('/').filter(|folder| !folder.is_empty()).collect::<Vec<_>>();
+        has_more.then(|| Self::new(self.bucket.clone(), folders().join("/")))
+    }
 }
 
 impl fmt::Display for ObjectKey {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
-use super::directory::INPUT_FORMAT;
+use super::directory::{INPUT_FORMAT, MORE_PLACES};
 use super::source::DECLARED_PATHS;
 use super::{DirectoryError, Past, TableDirectory, TableEntry, TableUse};
 use crate::catalog::locations::{Used, tables_containing, tables_within, uses_around};
@@ -83,7 +83,11 @@ impl CatalogDirectory {
 fn parameters(definition: &TableDefinition) -> BTreeMap<String, String> {
     let own = definition.parameters().into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
     let format = definition.storage_descriptor().and_then(|descriptor| descriptor.get("InputFormat")?.as_str());
-    own.chain(format.map(|format| (INPUT_FORMAT.to_owned(), format.to_owned()))).collect()
+    let more = definition.storage_descriptor().and_then(|descriptor| descriptor.get("AdditionalLocations"));
+    let more = more.filter(|places| places.as_array().is_some_and(|places| !places.is_empty()));
+    own.chain(format.map(|format| (INPUT_FORMAT.to_owned(), format.to_owned())))
+        .chain(more.map(|places| (MORE_PLACES.to_owned(), places.to_string())))
+        .collect()
 }
 
 #[async_trait]

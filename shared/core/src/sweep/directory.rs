@@ -39,10 +39,68 @@ pub enum TableFormat {
 /// another table cannot read this one.
 pub const STAYS_AT_HOME: &str = "lakewarden.files.at_location_only";
 
+/// Name under which the descriptor's `AdditionalLocations` stand among a table's parameters, as JSON.
+pub(super) const MORE_PLACES: &str = "StorageDescriptor.AdditionalLocations";
+
+/// What the ids of tables begin with that no catalog has told of.
+const UNREGISTERED: &str = "unregistered#";
+
 /// Name under which the descriptor's `InputFormat` stands among a table's parameters.
 pub(super) const INPUT_FORMAT: &str = "StorageDescriptor.InputFormat";
 
+/// What shows that a table lies at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unregistered {
+    /// Its log lies below.
+    Delta,
+    /// Its metadata files lie in it.
+    IcebergMetadata,
+}
+
+impl Unregistered {
+    fn as_str(self) -> &'static str {
+        match self {
+            Unregistered::Delta => "delta",
+            Unregistered::IcebergMetadata => "iceberg",
+        }
+    }
+}
+
 impl TableEntry {
+    /// A table that no catalog has told of, found at a place.
+    pub(super) fn unregistered(what: Unregistered, place: &Location) -> Self {
+        Self {
+            id: format!("{UNREGISTERED}{}#{}/{}", what.as_str(), place.bucket, place.prefix),
+            database: String::new(),
+            name: place.to_string(),
+            location: Some(place.clone()),
+            parameters: BTreeMap::new(),
+        }
+    }
+
+    /// The table of an id that [`TableEntry::unregistered`] gave.
+    pub(super) fn of_unregistered_id(id: &str) -> Option<Self> {
+        let (what, place) = id.strip_prefix(UNREGISTERED)?.split_once('#')?;
+        let (bucket, prefix) = place.split_once('/')?;
+        let place = Location { bucket: bucket.to_owned(), prefix: prefix.to_owned() };
+        let known = [Unregistered::Delta, Unregistered::IcebergMetadata];
+        known.into_iter().find(|one| one.as_str() == what).map(|what| Self::unregistered(what, &place))
+    }
+
+    /// What shows that there is such a table, if no catalog has told of it.
+    pub(super) fn found_as(&self) -> Option<Unregistered> {
+        let (what, _) = self.id.strip_prefix(UNREGISTERED)?.split_once('#')?;
+        let known = [Unregistered::Delta, Unregistered::IcebergMetadata];
+        known.into_iter().find(|one| one.as_str() == what)
+    }
+
+    /// Places that the entry names beside its location.
+    pub(super) fn more_places(&self) -> Vec<Location> {
+        let named: Option<Vec<String>> =
+            self.parameter(MORE_PLACES).and_then(|places| serde_json::from_str(places).ok());
+        named.unwrap_or_default().iter().filter_map(|uri| Location::parse(uri).ok()).collect()
+    }
+
     /// Whether its objects are lists of the files that it reads.
     pub(super) fn lists_files(&self) -> bool {
         self.parameter(INPUT_FORMAT).is_some_and(|format| format.ends_with("SymlinkTextInputFormat"))
@@ -104,7 +162,10 @@ impl TableEntry {
 
 impl std::fmt::Display for TableEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "table {}.{}", self.database, self.name)
+        match self.found_as() {
+            Some(_) => write!(f, "the table at {}, which the catalog does not know,", self.name),
+            None => write!(f, "table {}.{}", self.database, self.name),
+        }
     }
 }
 
@@ -239,6 +300,22 @@ mod tests {
     fn entry(parameters: &[(&str, &str)]) -> TableEntry {
         let parameters = parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         TableEntry { id: "1".into(), database: "d".into(), name: "t".into(), location: None, parameters }
+    }
+
+    #[test]
+    fn tables_that_were_found_are_known_by_their_ids() {
+        for what in [Unregistered::Delta, Unregistered::IcebergMetadata] {
+            for prefix in ["", "wh/a#b/c", "x//y"] {
+                let place = Location { bucket: "b".into(), prefix: prefix.into() };
+                let entry = TableEntry::unregistered(what, &place);
+                assert_eq!(TableEntry::of_unregistered_id(&entry.id), Some(entry.clone()));
+                assert_eq!(entry.found_as(), Some(what));
+            }
+        }
+        assert_eq!(TableEntry::of_unregistered_id("id-t"), None);
+        assert_eq!(entry(&[]).found_as(), None);
+        let more = entry(&[(MORE_PLACES, r#"["s3://b/x/", "hdfs://nn/y", "s3a://c"]"#)]).more_places();
+        assert_eq!(more.iter().map(ToString::to_string).collect::<Vec<_>>(), ["s3://b/x", "s3://c"]);
     }
 
     #[test]

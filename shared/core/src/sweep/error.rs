@@ -31,6 +31,8 @@ pub enum RefusalReason {
     OtherTableUnreadable,
     /// A backfill is not of the scope that its dry run looked at.
     BackfillScope,
+    /// A table was dropped so lately that it may be created again.
+    GracePeriod,
     /// The clock here and that of the store are too far apart to tell how old a file is.
     ClockSkew,
     /// More orphans than a healthy table has.
@@ -42,6 +44,16 @@ pub enum RefusalReason {
     ProgressLost,
     /// Somebody asked for its end.
     Cancelled,
+    /// The store lets nobody of ours look, or write.
+    AccessDenied,
+    /// There is no such bucket, and none can have that name.
+    BucketMissing,
+    /// The store refuses a request, however often it is made.
+    StoreRefused,
+    /// The store did not do what was asked at any of the tries.
+    StoreUnavailable,
+    /// An item of the sweep's own has a layout that is not known.
+    ItemUnreadable,
     /// The time limit was met again and again without progress.
     GaveUp,
 }
@@ -65,6 +77,7 @@ impl RefusalReason {
             Self::LocationMismatch => "location_mismatch",
             Self::OtherTableUnreadable => "other_table_unreadable",
             Self::BackfillScope => "backfill_scope",
+            Self::GracePeriod => "grace_period",
             Self::ClockSkew => "clock_skew",
             Self::Fuse => "fuse",
             Self::TableUnknown => "table_unknown",
@@ -72,9 +85,28 @@ impl RefusalReason {
             Self::OptimizerPaused => "optimizer_paused",
             Self::ProgressLost => "progress_lost",
             Self::Cancelled => "cancelled",
+            Self::AccessDenied => "access_denied",
+            Self::BucketMissing => "bucket_missing",
+            Self::StoreRefused => "store_refused",
+            Self::StoreUnavailable => "store_unavailable",
+            Self::ItemUnreadable => "item_unreadable",
             Self::GaveUp => "gave_up",
         }
     }
+
+    /// How a run ends that meets such a failure of a store; `None`: trying again may help.
+    pub fn of_store(kind: StoreErrorKind) -> Option<Self> {
+        match kind {
+            StoreErrorKind::Throttled | StoreErrorKind::Unavailable | StoreErrorKind::Conflict => None,
+            StoreErrorKind::AccessDenied => Some(Self::AccessDenied),
+            StoreErrorKind::Missing => Some(Self::BucketMissing),
+            StoreErrorKind::TooLarge | StoreErrorKind::Invalid => Some(Self::StoreRefused),
+        }
+    }
+}
+
+fn refusal_of(error: &StoreError) -> Option<Refusal> {
+    RefusalReason::of_store(error.kind).map(|reason| Refusal::new(reason, error.to_string()))
 }
 
 /// A run ends here; nothing was deleted that was not proved before.
@@ -160,6 +192,23 @@ pub enum SweepError {
     Message(String),
 }
 
+impl SweepError {
+    /// A failure of the store of objects. What no further try can help is a refusal, of the table whose object it was.
+    pub(super) fn of_objects(error: StoreError) -> Self {
+        refusal_of(&error).map_or_else(|| error.into(), Self::Refused)
+    }
+
+    /// How a run ends that meets this; `None`: trying again may help.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        match self {
+            SweepError::Refused(refusal) => Some(refusal.clone()),
+            SweepError::Store(error) => refusal_of(error),
+            SweepError::Decode(_) => Some(Refusal::new(RefusalReason::ItemUnreadable, self.to_string())),
+            SweepError::Interrupted(_) | SweepError::Message(_) => None,
+        }
+    }
+}
+
 impl From<Refusal> for SweepError {
     fn from(refusal: Refusal) -> Self {
         SweepError::Refused(refusal)
@@ -190,7 +239,7 @@ impl From<IcebergError> for SweepError {
             IcebergError::GcDisabled(_) => RefusalReason::GcDisabled,
             IcebergError::Encrypted { .. } => RefusalReason::Encrypted,
             IcebergError::UnresolvedPath { .. } => RefusalReason::UnresolvedPath,
-            IcebergError::Store(error) => return error.clone().into(),
+            IcebergError::Store(error) => return Self::of_objects(error.clone()),
         };
         Refusal::new(reason, error.to_string()).into()
     }
@@ -208,9 +257,69 @@ impl From<WriteError> for SweepError {
 
 impl From<ObjectError> for SweepError {
     fn from(error: ObjectError) -> Self {
+        let failed = |kind, error: ObjectError| StoreError::new(kind, "object request of a sweep", error.to_string());
         match error {
-            ObjectError::Store(error) => error.into(),
-            other => StoreError::new(StoreErrorKind::Invalid, "object request of a sweep", other.to_string()).into(),
+            ObjectError::Store(error) => Self::of_objects(error),
+            ObjectError::NotFound(_) => Interruption::Changed("an object that was there a moment ago").into(),
+            error @ (ObjectError::PreconditionFailed(_) | ObjectError::ConditionalConflict(_)) => {
+                failed(StoreErrorKind::Conflict, error).into()
+            }
+            error @ ObjectError::InvalidRange(_) => Self::of_objects(failed(StoreErrorKind::Invalid, error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::ObjectKey;
+
+    #[test]
+    fn failures_of_stores_are_tried_again_or_end_the_run() {
+        let cases = [
+            (StoreErrorKind::Throttled, None),
+            (StoreErrorKind::Unavailable, None),
+            (StoreErrorKind::Conflict, None),
+            (StoreErrorKind::TooLarge, Some(RefusalReason::StoreRefused)),
+            (StoreErrorKind::AccessDenied, Some(RefusalReason::AccessDenied)),
+            (StoreErrorKind::Missing, Some(RefusalReason::BucketMissing)),
+            (StoreErrorKind::Invalid, Some(RefusalReason::StoreRefused)),
+        ];
+        for (kind, expected) in cases {
+            let error = StoreError::new(kind, "get s3://b/k", "why");
+            assert_eq!(error.is_retryable(), expected.is_none(), "{kind:?}");
+            // Of the catalog's items: a refusal for a run only, since whoever asks over HTTP has asked nothing wrong.
+            let of_items = SweepError::from(error.clone());
+            assert_eq!(of_items, SweepError::Store(error.clone()));
+            assert_eq!(of_items.refusal().map(|refusal| refusal.reason), expected, "{kind:?}");
+            // Of objects, by whichever way they come.
+            let ways: [SweepError; 3] = [
+                ObjectError::Store(error.clone()).into(),
+                IcebergError::Store(error.clone()).into(),
+                crate::delta::SnapshotError::Store(error.clone()).into(),
+            ];
+            for found in ways {
+                match (expected, &found) {
+                    (None, SweepError::Store(same)) => assert_eq!(same, &error),
+                    (Some(reason), SweepError::Refused(refusal)) => {
+                        assert_eq!(refusal.reason, reason);
+                        assert!(refusal.detail.contains("get s3://b/k"), "{refusal}");
+                    }
+                    _ => panic!("{kind:?}: {found:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_answers_of_stores_are_sorted_as_well() {
+        let at = || ObjectKey::new("b", "k");
+        let reason = |error: ObjectError| SweepError::from(error).refusal().map(|refusal| refusal.reason);
+        assert_eq!(reason(ObjectError::NotFound(at())), None);
+        assert_eq!(reason(ObjectError::PreconditionFailed(at())), None);
+        assert_eq!(reason(ObjectError::ConditionalConflict(at())), None);
+        assert_eq!(reason(ObjectError::InvalidRange(at())), Some(RefusalReason::StoreRefused));
+        let torn = SweepError::Decode(DecodeError::Missing("x".to_owned()));
+        assert_eq!(torn.refusal().map(|refusal| refusal.reason), Some(RefusalReason::ItemUnreadable));
     }
 }

@@ -7,6 +7,7 @@ use super::leases::Leased;
 use super::refs::{Held, References};
 use super::sightings::{Sightings, is_multipart};
 use super::survey::ForeignRoots;
+use crate::delta::log::{LOG_DIR, STAGED_DIR, TEMP_DIR};
 use crate::iceberg::is_metadata_name;
 use crate::location::Location;
 use crate::store::{Listed, ObjectKey};
@@ -120,6 +121,22 @@ pub enum NameRules {
         /// Such a folder once that format is switched off, proved to be the table's own.
         swept_folder: Option<&'static str>,
     },
+    /// Of a table that was dropped: its metadata goes as well.
+    Dropped {
+        root: Location,
+        left_by: LeftBy,
+        metadata_folders: Vec<Location>,
+        partition_names: BTreeSet<String>,
+    },
+}
+
+/// What kind of table has left files behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftBy {
+    Iceberg,
+    Delta,
+    /// Files of columns, without metadata.
+    Other,
 }
 
 /// What happens to the empty objects that stand for folders.
@@ -182,6 +199,8 @@ impl Judge<'_> {
             Reason::ForeignRootFound
         } else if is_reserved {
             Reason::ReservedName
+        } else if let Some(reason) = marked_folder(&at).and_then(|folder| self.judge_folder(&folder)) {
+            reason
         } else if let Some(reason) = self.judge_age(&at, object) {
             reason
         } else if is_proved || is_marker || self.has_evidence(&at, relative) {
@@ -194,6 +213,21 @@ impl Judge<'_> {
     /// The marker of the table's own folder stays: some tools take its absence for that of the table.
     fn is_swept_marker(&self, relative: &str, object: &Listed) -> bool {
         self.markers == Markers::Sweep && object.size_bytes == 0 && !relative.trim_matches('/').is_empty()
+    }
+
+    /// A folder with somebody else's place in it, or in such a place, needs its marker as they do.
+    fn judge_folder(&self, folder: &Location) -> Option<Reason> {
+        let touches = |place: &Location| folder.may_contain(place) || place.may_contain(folder);
+        let inside = ObjectKey::new(folder.bucket.clone(), folder.key_prefix());
+        if self.leased.covers(&inside) {
+            Some(Reason::Lease)
+        } else if self.protected.iter().any(touches) {
+            Some(Reason::OtherTablePrefix)
+        } else if self.foreign.covers(&inside.key) || self.foreign.lies_in(&folder.prefix) {
+            Some(Reason::ForeignRootFound)
+        } else {
+            None
+        }
     }
 
     fn judge_age(&self, at: &ObjectKey, object: &Listed) -> Option<Reason> {
@@ -235,10 +269,19 @@ impl Judge<'_> {
     }
 }
 
+/// What Hadoop's clients put behind the name of a folder. The object lies beside the folder, not in it.
+const FOLDER_ENDING: &str = "_$folder$";
+
 /// Whether a key stands for a folder.
 fn is_marker(relative: &str) -> bool {
     let name = relative.rsplit('/').next().unwrap_or(relative);
-    name.is_empty() || name.ends_with("_$folder$")
+    name.is_empty() || name.ends_with(FOLDER_ENDING)
+}
+
+/// The folder that a key stands for.
+fn marked_folder(at: &ObjectKey) -> Option<Location> {
+    let folder = at.key.strip_suffix(FOLDER_ENDING).or_else(|| at.key.strip_suffix('/'))?;
+    Some(Location { bucket: at.bucket.clone(), prefix: folder.trim_end_matches('/').to_owned() })
 }
 
 /// The key with repeated slashes as one: `location` may end in a slash, and writers then double it.
@@ -263,6 +306,9 @@ fn is_never_written(letter: char) -> bool {
 }
 
 const DATA_ENDINGS: [&str; 4] = [".parquet", ".avro", ".orc", ".puffin"];
+/// Of what lies in a Delta log.
+const LOG_ENDINGS: [&str; 3] = [".json", ".parquet", ".crc"];
+const HINT: &str = "_last_checkpoint";
 const METADATA_ENDINGS: [&str; 4] = [".avro", ".stats", ".puffin", ".parquet"];
 
 impl NameRules {
@@ -278,7 +324,8 @@ impl NameRules {
             NameRules::Delta { kept_folder: Some(kept), .. } => relative.split('/').next() == Some(*kept),
             _ => false,
         };
-        is_kept || name == "version-hint.text" || relative.split('/').any(|segment| self.is_hidden(segment))
+        let is_hint = name == "version-hint.text" && !matches!(self, NameRules::Dropped { .. });
+        is_kept || is_hint || relative.split('/').any(|segment| self.is_hidden(segment))
     }
 
     /// Names beginning with `_` or `.` are other tools' business, unless they are partitions of this table.
@@ -289,6 +336,10 @@ impl NameRules {
         let (partition_names, own): (_, &[&str]) = match self {
             NameRules::Iceberg { partition_names, .. } => (partition_names, &[]),
             NameRules::Delta { partition_names, .. } => (partition_names, &["_change_data", "_delta_index"]),
+            NameRules::Dropped { partition_names, left_by: LeftBy::Delta, .. } => {
+                (partition_names, &["_change_data", "_delta_index", LOG_DIR, STAGED_DIR, TEMP_DIR, "_sidecars", HINT])
+            }
+            NameRules::Dropped { partition_names, .. } => (partition_names, &[]),
         };
         let is_partition = segment.split_once('=').is_some_and(|(name, _)| partition_names.contains(name));
         !is_partition && !own.contains(&segment)
@@ -314,6 +365,20 @@ impl NameRules {
                 let is_manifest = swept_folder.is_some_and(|folder| relative.split('/').next() == Some(folder))
                     && has_ending(name, &[".avro"]);
                 root.relative(at).is_some() && (has_ending(name, &[".parquet"]) || is_vector || is_manifest)
+            }
+            NameRules::Dropped { root, left_by, metadata_folders, .. } => {
+                let in_metadata = metadata_folders.iter().any(|folder| folder.relative(at).is_some());
+                let in_log = relative.split('/').next() == Some(LOG_DIR);
+                let is_vector = name.starts_with("deletion_vector_") && name.ends_with(".bin");
+                let is_own = match left_by {
+                    LeftBy::Iceberg => {
+                        let is_metadata = is_metadata_name(name) || name == "version-hint.text";
+                        in_metadata && (is_metadata || has_ending(name, &METADATA_ENDINGS))
+                    }
+                    LeftBy::Delta => is_vector || (in_log && (name == HINT || has_ending(name, &LOG_ENDINGS))),
+                    LeftBy::Other => false,
+                };
+                root.relative(at).is_some() && (is_own || has_ending(name, &DATA_ENDINGS))
             }
         }
     }
@@ -405,7 +470,7 @@ mod tests {
                 strings(case, "leased").iter().map(key).collect(),
                 strings(case, "leased_keys").iter().map(key).collect(),
             ),
-            foreign: &survey.foreign_roots(&ours),
+            foreign: &ForeignRoots::of(&survey.foreign_signs(&ours)),
             names: &names(case, &table),
             markers: if case["markers"] == "sweep" { Markers::Sweep } else { Markers::Keep },
             proved_stale: &strings(case, "proved_stale").iter().map(key).collect(),

@@ -3,7 +3,8 @@
 //! A doubt keeps the file; a gap in knowledge stops the run.
 //!
 //! ```text
-//! plan (due tables) -> survey -> load pointer -> reference set -> list page, pointer again, judge -> fuse
+//! plan (due tables) -> load pointer -> reference set -> what other tables need here -> survey -> unknown tables
+//!      -> per page: list, pointer again, judge -> fuse
 //!      -> per batch: lease, fence, neighbours, HEAD, pointer again, judge again, delete if-match -> report -> record
 //! ```
 //!
@@ -22,6 +23,7 @@ mod blob;
 mod catalog;
 mod delays;
 pub mod directory;
+pub mod dropped;
 mod error;
 mod families;
 mod flink;
@@ -52,4 +54,4 @@ pub use guards::Reason;
 pub use message::{Mode, SweepRequest};
 pub use plan::{plan_due, work_pending};
 pub use refs::{Held, References};
-pub use run::{RunOutcome, sweep};
+pub use run::{RunOutcome, give_up, sweep};

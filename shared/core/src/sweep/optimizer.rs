@@ -291,7 +291,7 @@ async fn describe(app: &App, item: &OptimizerItem) -> Result<Value, GlueExceptio
     let config = &item.config;
     let mut iceberg = Map::new();
     // Hours that make no whole days are rounded up for readers who know days only.
-    let days = config.retention_hours.saturating_add(23).div_euclid(24);
+    let days = input::in_days(config.retention_hours);
     iceberg.insert("orphanFileRetentionPeriodInDays".to_owned(), days.into());
     insert_extra_rules(config, &mut iceberg);
     if let Some(location) = &config.location {

@@ -1,6 +1,7 @@
 //! Which sweeps are due, and how runs get into the queue.
 
 use super::items::{OPTIMIZER_SHARDS, OptimizerItem, PendingRun, RunOptions, RunRecord, new_run_id};
+use super::run::end_stale;
 use super::{Interruption, Mode, RunOutcome, SweepError, SweepRequest, TableDirectory, sweep};
 use crate::ports::{App, Deadline, SweepDispatch};
 use crate::store::{Condition, Query, QueueName, SortRange, Table, TransactError, Write, WriteError};
@@ -97,7 +98,7 @@ pub async fn start_run(
     options: &RunOptions,
 ) -> Result<Option<RunRecord>, SweepError> {
     let ports = &app.ports;
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let Some(mut optimizer) = OptimizerItem::load(ports.items.as_ref(), table_id).await? else { return Ok(None) };
         let now_ms = ports.clock.now_ms();
         if mode == Mode::Scheduled {
@@ -105,6 +106,9 @@ pub async fn start_run(
                 return Ok(None);
             }
             optimizer.last_planned_ms = Some(now_ms);
+        }
+        if attempt == 0 {
+            end_stale(app, &optimizer).await?;
         }
         let condition = optimizer.unchanged();
         let request = SweepRequest {

@@ -31,12 +31,21 @@ struct Hashes {
 }
 
 impl Hashes {
+    /// What is sealed takes no more room than its numbers.
     fn seal(&mut self) {
-        if !self.fresh.is_empty() {
-            self.sorted.append(&mut self.fresh);
-            self.sorted.sort_unstable();
-            self.sorted.dedup();
+        if self.fresh.is_empty() {
+            return;
         }
+        let mut fresh = std::mem::take(&mut self.fresh);
+        if self.sorted.is_empty() {
+            self.sorted = fresh;
+        } else {
+            self.sorted.reserve_exact(fresh.len());
+            self.sorted.append(&mut fresh);
+        }
+        self.sorted.sort_unstable();
+        self.sorted.dedup();
+        self.sorted.shrink_to_fit();
     }
 
     fn contains(&self, hash: u64) -> bool {
@@ -103,16 +112,22 @@ impl Lens {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameHashes {
     pub exact: u64,
-    pub loose: u64,
+    /// `None`: its name has no other spelling than itself among those that are looked up by the exact hash.
+    pub loose: Option<u64>,
     /// Of what some readers of URIs take for the name.
     pub cut: Option<u64>,
     pub folder: Option<u64>,
 }
 
 impl NameHashes {
-    pub fn of(at: &ObjectKey) -> Self {
+    /// Of an object that one of a bucket is held against.
+    pub fn of(at: &ObjectKey, bucket: Option<&str>) -> Self {
         let cut = at.key.split_once(['?', '#']).map(|(cut, _)| loose_hash(cut));
-        Self { exact: exact_hash(at), loose: loose_hash(&at.key), cut, folder: folder_hash(at) }
+        let plain = plain(&at.key);
+        // Other spellings of a plain name are looked for by the name itself.
+        let is_found = bucket == Some(at.bucket.as_str()) && plain == at.key.as_bytes();
+        let loose = (!is_found).then(|| hash64(&[&plain]));
+        Self { exact: exact_hash(at), loose, cut, folder: folder_hash(at) }
     }
 }
 
@@ -131,9 +146,12 @@ pub struct Packed<'p> {
     pub sample: &'p [(u64, String)],
 }
 
-/// Everything that some table needs. Sixteen bytes per file.
+/// Everything that some table needs: eight bytes per file, and eight more for one in another bucket, or whose name is not
+/// [`plain`]. While files are added the vectors may have twice the room.
 #[derive(Debug, Default)]
 pub struct References {
+    /// Of the objects that are looked up.
+    bucket: Option<String>,
     exact: Hashes,
     pending: Hashes,
     loose: Hashes,
@@ -144,6 +162,11 @@ pub struct References {
 }
 
 impl References {
+    /// For objects of one bucket.
+    pub fn of(bucket: &str) -> Self {
+        Self { bucket: Some(bucket.to_owned()), ..Self::default() }
+    }
+
     /// Until [`References::lower`], only what is seen through the lens is added.
     pub fn raise(&mut self, lens: Lens) {
         self.lens = Some(lens);
@@ -159,8 +182,9 @@ impl References {
 
     pub fn add(&mut self, at: &ObjectKey) {
         if self.is_seen(at) {
-            self.exact.fresh.push(exact_hash(at));
-            self.add_loose(&at.key);
+            let hashes = NameHashes::of(at, self.bucket.as_deref());
+            self.exact.fresh.push(hashes.exact);
+            self.loose.fresh.extend([hashes.loose, hashes.cut].into_iter().flatten());
         }
     }
 
@@ -208,16 +232,9 @@ impl References {
 
     pub fn add_pending(&mut self, at: &ObjectKey) {
         if self.is_seen(at) {
-            self.pending.fresh.push(exact_hash(at));
-            self.add_loose(&at.key);
-        }
-    }
-
-    fn add_loose(&mut self, key: &str) {
-        self.loose.fresh.push(loose_hash(key));
-        // Some readers of URIs cut them here.
-        if let Some((cut, _)) = key.split_once(['?', '#']) {
-            self.loose.fresh.push(loose_hash(cut));
+            let hashes = NameHashes::of(at, self.bucket.as_deref());
+            self.pending.fresh.push(hashes.exact);
+            self.loose.fresh.extend([hashes.loose, hashes.cut].into_iter().flatten());
         }
     }
 
@@ -227,9 +244,10 @@ impl References {
         ([&self.exact.sorted, &self.pending.sorted, &self.loose.sorted], folders)
     }
 
-    pub fn from_columns([exact, pending, loose, folders]: [Vec<u64>; 4], sample: KeySample) -> Self {
+    pub fn from_columns(bucket: &str, [exact, pending, loose, folders]: [Vec<u64>; 4], sample: KeySample) -> Self {
         let hashes = |fresh| Hashes { sorted: Vec::new(), fresh };
         let mut references = Self {
+            bucket: Some(bucket.to_owned()),
             exact: hashes(exact),
             pending: hashes(pending),
             loose: hashes(loose),
@@ -254,11 +272,18 @@ impl References {
             Held::Referenced
         } else if self.pending.contains(exact) {
             Held::Pending
-        } else if self.loose.contains(loose_hash(&at.key)) {
+        } else if self.is_another_spelling(at) {
             Held::SpelledDifferently
         } else {
             Held::No
         }
+    }
+
+    fn is_another_spelling(&self, at: &ObjectKey) -> bool {
+        let plain = plain(&at.key);
+        let named = hash64(&[at.bucket.as_bytes(), b"\0", &plain]);
+        let is_named = plain != at.key.as_bytes() && (self.exact.contains(named) || self.pending.contains(named));
+        is_named || self.loose.contains(hash64(&[&plain]))
     }
 }
 
@@ -310,6 +335,31 @@ mod tests {
         }
     }
 
+    /// What takes the room of a large table: one number for a file with a usual name.
+    #[test]
+    fn usual_names_take_eight_bytes_and_odd_ones_sixteen() {
+        let mut references = References::of("b");
+        for number in 0..1000 {
+            references.add_content(&key(&format!("t/data/day=1/{number:05}-0-u.parquet")));
+        }
+        references.add_pending(&key("t/data/pending.parquet"));
+        references.seal();
+        let lengths = |references: &References| references.columns().0.map(<[u64]>::len);
+        assert_eq!(lengths(&references), [1000, 1, 0]);
+        assert_eq!(references.exact.sorted.capacity(), 1000);
+        assert_eq!(references.held(&key("t/data//day=1/00007-0-u.parquet")), Held::SpelledDifferently);
+        assert_eq!(references.held(&key("t/data/day%3D1/00007-0-u.parquet")), Held::SpelledDifferently);
+        assert_eq!(references.held(&key("t//data/pending.parquet")), Held::SpelledDifferently);
+        for odd in ["t/data/p=a%2Fb/x.parquet", "t//x.parquet", "t/a+b.parquet"] {
+            references.add(&key(odd));
+        }
+        references.add(&ObjectKey::new("copy", "t/y.parquet"));
+        references.seal();
+        assert_eq!(lengths(&references), [1004, 1, 4]);
+        assert_eq!(references.held(&key("t/y.parquet")), Held::SpelledDifferently);
+        assert_eq!(references.held(&key("t/x.parquet")), Held::SpelledDifferently);
+    }
+
     #[test]
     fn through_a_lens_only_what_lies_inside_is_kept_and_where_the_rest_lies() {
         let mut references = References::default();
@@ -346,8 +396,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_was_added_is_held(names in prop::collection::vec("[ -~é/%+#]{1,12}", 1..30), seal in any::<bool>()) {
-            let mut references = References::default();
+        fn whatever_was_added_is_held(
+            names in prop::collection::vec("[ -~é/%+#]{1,12}", 1..30),
+            seal in any::<bool>(),
+            is_bound in any::<bool>(),
+        ) {
+            let mut references = if is_bound { References::of("b") } else { References::default() };
             for name in &names {
                 references.add(&key(name));
             }

@@ -11,6 +11,8 @@ use super::report::{Part, part_key, run_folder};
 use super::run::explain_key;
 use super::{CatalogDirectory, Mode, SweepError, TableDirectory, TableEntry, plan};
 use crate::glue::GlueException;
+use crate::limits::OBJECT_KEY_MAX_BYTES;
+use crate::location::split_uri;
 use crate::ports::{App, Deadline};
 use crate::store::{GetOptions, ObjectError};
 
@@ -96,7 +98,7 @@ pub async fn start_in(
     started.map(|run| describe(app, &run)).ok_or_else(|| no_optimizer(table))
 }
 
-fn parse_options(body: &Value) -> Result<RunOptions, GlueException> {
+pub(super) fn parse_options(body: &Value) -> Result<RunOptions, GlueException> {
     let bad = |message: &str| GlueException::invalid_input(message);
     let flag = |member: &str| match body.get(member) {
         None | Some(Value::Null) => Ok(false),
@@ -113,6 +115,7 @@ fn parse_options(body: &Value) -> Result<RunOptions, GlueException> {
     Ok(RunOptions {
         backfill: flag("backfill")?,
         accept_share: flag("accept_share")?,
+        dropped: false,
         sightings: match body.get("sightings").filter(|value| !value.is_null()).map(Value::as_u64) {
             None => None,
             Some(Some(1)) => Some(1),
@@ -126,7 +129,7 @@ fn parse_options(body: &Value) -> Result<RunOptions, GlueException> {
 }
 
 /// What lifts a guard comes after a look at what it would do, and with a name under it.
-async fn check_audited(app: &App, entry: &TableEntry, options: &RunOptions) -> Result<(), GlueException> {
+pub(super) async fn check_audited(app: &App, entry: &TableEntry, options: &RunOptions) -> Result<(), GlueException> {
     let bad = |message: String| GlueException::invalid_input(message);
     let (Some(dry_run), Some(_), Some(_)) = (&options.after_dry_run, &options.asked_by, &options.why) else {
         let message = "A run with backfill or accept_share needs after_dry_run (look at its report first), asked_by \
@@ -155,10 +158,29 @@ pub async fn explain_in(
     deadline: Deadline,
 ) -> Result<Value, GlueException> {
     let key = body.get("key").and_then(Value::as_str).filter(|key| !key.is_empty());
-    let key = key.ok_or_else(|| GlueException::invalid_input("key is the key of an object, or its S3 URI."))?;
+    let bad = |message: &str| GlueException::invalid_input(message);
+    let key = key.ok_or_else(|| bad("key is the key of an object, or its S3 URI."))?;
+    let path = match split_uri(key) {
+        Ok((_, path)) => path,
+        Err(_) if is_uri(key) => return Err(bad("key is no S3 URI that names an object.")),
+        Err(_) => key,
+    };
+    if path.is_empty() {
+        return Err(bad("key names a bucket, not an object in it."));
+    }
+    if path.len() > OBJECT_KEY_MAX_BYTES {
+        let message = format!("key has {} bytes; keys of S3 have at most {OBJECT_KEY_MAX_BYTES}.", path.len());
+        return Err(bad(&message));
+    }
     let options = parse_options(body)?;
     let entry = load_by_name(directory, database, table).await?;
     Ok(explain_key(app, directory, entry, key, &options, deadline).await?)
+}
+
+/// Whether a text is meant for the URI of an object.
+fn is_uri(key: &str) -> bool {
+    let scheme = key.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    scheme.is_some_and(|scheme| matches!(scheme.as_str(), "s3" | "s3a" | "s3n"))
 }
 
 /// Asks for the end of a run; answers the run, which ends as `failed` with the reason `cancelled` at its next step.
@@ -170,7 +192,11 @@ pub async fn cancel_in(
     run_id: &str,
 ) -> Result<Value, GlueException> {
     let entry = load_by_name(directory, database, table).await?;
-    let run = load_run(app, &entry, run_id).await?;
+    cancel_of(app, &entry, run_id).await
+}
+
+pub(super) async fn cancel_of(app: &App, entry: &TableEntry, run_id: &str) -> Result<Value, GlueException> {
+    let run = load_run(app, entry, run_id).await?;
     if run.state.is_final() {
         return Err(GlueException::invalid_input(format!("Run {run_id} has ended: it is {}.", run.state.as_str())));
     }
@@ -192,7 +218,7 @@ pub async fn get_in(
     Ok(describe(app, &load_run(app, &entry, run_id).await?))
 }
 
-async fn load_run(app: &App, entry: &TableEntry, run_id: &str) -> Result<RunRecord, GlueException> {
+pub(super) async fn load_run(app: &App, entry: &TableEntry, run_id: &str) -> Result<RunRecord, GlueException> {
     let run = match is_run_id(run_id) {
         true => RunRecord::load(app.ports.items.as_ref(), &entry.id, run_id).await?,
         false => None,
@@ -231,10 +257,19 @@ pub async fn report_in(
     run_id: &str,
     token: Option<&str>,
 ) -> Result<Value, GlueException> {
+    let entry = load_by_name(directory, database, table).await?;
+    report_of(app, &entry, run_id, token).await
+}
+
+pub(super) async fn report_of(
+    app: &App,
+    entry: &TableEntry,
+    run_id: &str,
+    token: Option<&str>,
+) -> Result<Value, GlueException> {
     let bad_token = || GlueException::invalid_input("next_token is not one that an earlier answer gave.");
     let index = token.map_or(Ok(0), |token| token.parse::<i64>().map_err(|_| bad_token()))?;
-    let entry = load_by_name(directory, database, table).await?;
-    let run = load_run(app, &entry, run_id).await?;
+    let run = load_run(app, entry, run_id).await?;
     let judged = run.report.judged.total();
     let total = judged.saturating_add(run.report.outcomes);
     if total == 0 && index == 0 {
@@ -275,7 +310,7 @@ fn tallies(tallies: &BTreeMap<String, Tally>) -> Value {
 }
 
 /// A run. Times are milliseconds since the epoch; what is not known (yet) is null.
-fn describe(app: &App, run: &RunRecord) -> Value {
+pub(super) fn describe(app: &App, run: &RunRecord) -> Value {
     json!({
         "run_id": run.run_id,
         "database": run.database,

@@ -5,21 +5,30 @@ mod delete;
 mod explain;
 mod judge;
 mod knowledge;
+mod left;
 mod others;
 mod pace;
 mod saving;
 mod signs;
 mod stored;
+mod strangers;
 
-use super::items::{Cancellation, Lease, Progress, RunRecord, RunState};
+use super::items::{Cancellation, Lease, OptimizerItem, Progress, RunRecord, RunState};
+use super::source::entry_of;
 use super::{Interruption, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory};
 use crate::ports::{App, Deadline};
+use crate::store::{Consistency, Direction, Query, SortRange, Table};
 
 use attempt::Attempt;
 pub use explain::explain_key;
+pub(super) use left::forget as forget_dropped;
 
 /// Attempts in a row that may end without having got any further.
 const IDLE_ATTEMPTS_MAX: i64 = 20;
+/// A run that nothing was heard of for so long has no worker and no message: attempts take minutes.
+const STALE_MS: i64 = 24 * 3_600_000;
+/// Newest runs among which such are looked for.
+const STALE_LOOK: usize = 25;
 
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +55,12 @@ pub async fn sweep(
     deadline: Deadline,
 ) -> Result<RunOutcome, SweepError> {
     let items = app.ports.items.as_ref();
-    let entry = directory.table(&request.database, &request.table).await?;
+    let (entry, unread) = match directory.table(&request.database, &request.table).await {
+        Ok(entry) => (entry, None),
+        // The run says so, if it is known which one that is.
+        Err(error) if request.table_id.is_some() => (None, Some(SweepError::from(error))),
+        Err(error) => return Err(error.into()),
+    };
     let Some(table_id) = request.table_id.clone().or_else(|| entry.as_ref().map(|entry| entry.id.clone())) else {
         let detail = format!("there is no table {}.{}", request.database, request.table);
         return Ok(RunOutcome::Dropped(Refusal::new(RefusalReason::TableUnknown, detail)));
@@ -58,11 +72,21 @@ pub async fn sweep(
     if record.state.is_final() {
         return Ok(RunOutcome::AlreadyFinished);
     }
+    // Only where a run was asked for in so many words: that a table is gone ends any other.
+    let dropped = match record.options.dropped {
+        true => left::find(app, &table_id).await,
+        false => Ok(None),
+    };
+    let dropped = match dropped {
+        Ok(dropped) => dropped,
+        Err(error) => return end_unbegun(app, record, error).await,
+    };
+    let entry = dropped.as_ref().map(entry_of).or(entry);
     let now_ms = app.ports.clock.now_ms();
     let lease = match Lease::acquire(items, &table_id, &record.run_id, now_ms).await {
         Ok(lease) => lease,
         Err(SweepError::Interrupted(why)) => return Ok(RunOutcome::Postponed(why)),
-        Err(error) => return Err(error),
+        Err(error) => return end_unbegun(app, record, error).await,
     };
     record.state = RunState::Running;
     record.attempts = record.attempts.saturating_add(1);
@@ -71,11 +95,78 @@ pub async fn sweep(
     record.started_ms = record.started_ms.or(Some(now_ms));
     record.reason = None;
     let mut attempt = Attempt::new(app, directory, deadline, record, lease, now_ms);
-    let result = match attempt.save_record().await {
-        Ok(()) => attempt.work(entry).await,
-        Err(error) => Err(error),
+    attempt.dropped = dropped;
+    let result = match (attempt.save_record().await, unread) {
+        (Ok(()), None) => attempt.work(entry).await,
+        (Ok(()), Some(error)) | (Err(error), _) => Err(error),
     };
     settle(attempt, result).await
+}
+
+/// Ends a run whose message is not delivered any more, because each delivery failed, the last one by `error`: nobody would
+/// work on it again. Answers whether there was such a run.
+///
+/// # Errors
+/// As [`sweep`]; another worker that is at the table counts as well.
+pub async fn give_up(
+    app: &App,
+    directory: &dyn TableDirectory,
+    request: &SweepRequest,
+    error: &SweepError,
+) -> Result<bool, SweepError> {
+    let items = app.ports.items.as_ref();
+    let Some(table_id) = &request.table_id else { return Ok(false) };
+    let Some(record) = RunRecord::load(items, table_id, &request.run_id).await? else { return Ok(false) };
+    if record.state.is_final() {
+        return Ok(true);
+    }
+    let now_ms = app.ports.clock.now_ms();
+    let lease = Lease::acquire(items, table_id, &record.run_id, now_ms).await?;
+    let attempt = Attempt::new(app, directory, Deadline(i64::MAX), record, lease, now_ms);
+    let detail = format!("the store failed at every try; the last one ended by: {error}");
+    settle(attempt, Err(Refusal::new(RefusalReason::StoreUnavailable, detail).into())).await.map(|_| true)
+}
+
+/// Ends the runs of a table that nobody has got on with for a day: their messages were lost, or are dead letters. Those
+/// that wait with the optimizer are not lost.
+pub(super) async fn end_stale(app: &App, optimizer: &OptimizerItem) -> Result<(), SweepError> {
+    let (ports, table_id) = (&app.ports, optimizer.table_id.as_str());
+    let query = Query {
+        direction: Direction::Descending,
+        limit: Some(STALE_LOOK),
+        consistency: Consistency::Strong,
+        ..Query::new(Table::Catalog, RunRecord::partition(table_id), SortRange::All)
+    };
+    let now_ms = ports.clock.now_ms();
+    for (key, item) in &ports.items.query(&query).await?.items {
+        let run_id = String::from_utf8_lossy(key.sk.as_bytes()).into_owned();
+        if optimizer.pending.iter().any(|run| run.run_id == run_id) {
+            continue;
+        }
+        // One that cannot be read is shown to whoever lists the runs, and harms no other.
+        let Ok(mut record) = RunRecord::decode(table_id, &run_id, item) else { continue };
+        if record.state.is_final() || now_ms.saturating_sub(record.heard_ms()) < STALE_MS {
+            continue;
+        }
+        let known = record.reason.as_deref().unwrap_or("nothing is known of why");
+        let detail = format!("no worker has got on with it for a day ({known}): its message was lost or given up");
+        record.fail(&Refusal::new(RefusalReason::GaveUp, detail), now_ms);
+        record.progress = Progress::default();
+        match record.save(ports.items.as_ref(), ports.ids.as_ref()).await {
+            // Somebody has got on with it this very moment.
+            Ok(()) | Err(SweepError::Interrupted(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Ends a run that cannot begin, for a reason that stays.
+async fn end_unbegun(app: &App, mut record: RunRecord, error: SweepError) -> Result<RunOutcome, SweepError> {
+    let Some(refusal) = error.refusal() else { return Err(error) };
+    record.fail(&refusal, app.ports.clock.now_ms());
+    record.save(app.ports.items.as_ref(), app.ports.ids.as_ref()).await?;
+    Ok(RunOutcome::Finished(Box::new(record)))
 }
 
 async fn open_record(app: &App, request: &SweepRequest, table_id: &str) -> Result<RunRecord, SweepError> {
@@ -120,7 +211,18 @@ async fn settle(mut attempt: Attempt<'_>, result: Result<(), SweepError>) -> Res
             attempt.record.reason = Some(why.as_str().to_owned());
             attempt.save_record().await.map(|()| RunOutcome::Postponed(why))
         }
-        Err(error) => Err(error),
+        Err(error) => match error.refusal() {
+            Some(refusal) => {
+                attempt.fail(&refusal, now_ms);
+                finish(&mut attempt).await
+            }
+            None if attempt.has_given_up() => {
+                let detail = format!("{IDLE_ATTEMPTS_MAX} attempts made no progress; the last one ended by: {error}");
+                attempt.fail(&Refusal::new(RefusalReason::StoreUnavailable, detail), now_ms);
+                finish(&mut attempt).await
+            }
+            None => Err(error),
+        },
     };
     let released = attempt.lease.release(attempt.app.ports.items.as_ref()).await;
     match outcome {
@@ -136,7 +238,11 @@ async fn finish(attempt: &mut Attempt<'_>) -> Result<RunOutcome, SweepError> {
     let has_work = attempt.blobs > 0 || attempt.record.progress.is_stored();
     attempt.record.progress = Progress::default();
     attempt.record.facts.live = None;
-    attempt.put_page().await?;
+    if let Err(error) = attempt.put_page().await {
+        // The record says how it ended, also where nothing can be written beside it.
+        let Some(refusal) = error.refusal() else { return Err(error) };
+        attempt.record.facts.find(format!("the page of this run could not be written: {refusal}"));
+    }
     attempt.save_record().await?;
     if attempt.record.reason.as_deref() == Some(RefusalReason::Cancelled.as_str()) {
         let record = &attempt.record;
@@ -144,6 +250,9 @@ async fn finish(attempt: &mut Attempt<'_>) -> Result<RunOutcome, SweepError> {
     }
     if has_work {
         attempt.forget_work().await?;
+    }
+    if let Some(dropped) = &attempt.dropped {
+        left::forget_if_gone(attempt.app, dropped, &attempt.record).await?;
     }
     Ok(RunOutcome::Finished(Box::new(attempt.record.clone())))
 }

@@ -11,9 +11,11 @@ use super::blob::hash64;
 use super::flink::TempManifest;
 use super::refs::exact_hash;
 use crate::iceberg::is_metadata_name;
-use crate::limits::LIST_PAGE_MAX_KEYS;
+use crate::limits::{LIST_PAGE_MAX_KEYS, OBJECT_KEY_MAX_BYTES};
 use crate::location::Location;
-use crate::store::{ETag, ListRequest, Listed, ObjectKey, ReadObjects};
+use crate::store::{
+    ETag, ListPage, ListRequest, Listed, ObjectError, ObjectKey, ReadObjects, StoreErrorKind, list_every,
+};
 
 /// Folders whose presence below a prefix makes that prefix the root of a table.
 const ROOT_SIGNS: [(&str, Sign); 2] = [("_delta_log", Sign::DeltaLog), (".hoodie", Sign::Hoodie)];
@@ -197,10 +199,9 @@ impl Survey {
         Ok(())
     }
 
-    /// Roots below which everything is kept, given which folders belong to the table itself and to those that share its
-    /// place.
-    pub fn foreign_roots(&self, ours: &OwnSigns) -> ForeignRoots {
-        let mut roots = BTreeSet::new();
+    /// Signs that neither the table itself leaves nor those that share its place, each with the root that it stands for.
+    pub fn foreign_signs(&self, ours: &OwnSigns) -> Vec<ForeignSign> {
+        let mut found = Vec::new();
         for (sign, folder) in &self.signs {
             let (own, root) = match sign {
                 Sign::DeltaLog => (ours.delta_roots.contains(folder), folder.as_str()),
@@ -208,11 +209,21 @@ impl Survey {
                 Sign::IcebergMetadata => (ours.metadata_folders.contains(folder), root_of_metadata(folder)),
             };
             if !own {
-                roots.insert(root.to_owned());
+                found.push(ForeignSign { sign: *sign, folder: folder.clone(), root: root.to_owned() });
             }
         }
-        ForeignRoots(roots)
+        found
     }
+}
+
+/// A sign of a table that is not the one that is swept. Folders without trailing slash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignSign {
+    pub sign: Sign,
+    /// As in [`Survey::signs`].
+    pub folder: String,
+    /// Where the table lies.
+    pub root: String,
 }
 
 /// Which signs a table leaves itself. Folders without trailing slash.
@@ -240,7 +251,34 @@ pub(super) async fn first_page(
 ) -> Result<Vec<Listed>, SweepError> {
     let prefix = format!("{}{folder}/", above.key_prefix());
     let request = ListRequest { bucket: above.bucket.clone(), prefix, start_after: None, max_keys };
-    Ok(objects.list(&request).await?.objects)
+    Ok(list_if_there(objects, &request).await?.map(|page| page.objects).unwrap_or_default())
+}
+
+/// A page, or `None` where no object can be: there is no such bucket, or no key is as long as the prefix.
+pub(super) async fn list_if_there(
+    objects: &dyn ReadObjects,
+    request: &ListRequest,
+) -> Result<Option<ListPage>, ObjectError> {
+    if request.prefix.len() > OBJECT_KEY_MAX_BYTES {
+        return Ok(None);
+    }
+    match objects.list(request).await {
+        Ok(page) => Ok(Some(page)),
+        Err(ObjectError::Store(error)) if error.kind == StoreErrorKind::Missing => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Everything below a folder; nothing where no object can be.
+pub(super) async fn list_below(objects: &dyn ReadObjects, folder: &Location) -> Result<Vec<Listed>, ObjectError> {
+    let prefix = folder.key_prefix();
+    if prefix.len() > OBJECT_KEY_MAX_BYTES {
+        return Ok(Vec::new());
+    }
+    match list_every(objects, &folder.bucket, &prefix).await {
+        Err(ObjectError::Store(error)) if error.kind == StoreErrorKind::Missing => Ok(Vec::new()),
+        other => other,
+    }
 }
 
 /// Prefixes of tables that nobody told us about.
@@ -248,6 +286,10 @@ pub(super) async fn first_page(
 pub struct ForeignRoots(BTreeSet<String>);
 
 impl ForeignRoots {
+    pub fn of(signs: &[ForeignSign]) -> Self {
+        Self(signs.iter().map(|one| one.root.clone()).collect())
+    }
+
     pub fn covers(&self, key: &str) -> bool {
         if self.0.is_empty() {
             return false;
@@ -256,8 +298,10 @@ impl ForeignRoots {
         std::iter::once("").chain(ends).any(|folder| self.0.contains(folder))
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
+    /// Whether a root lies at a folder or inside it.
+    pub fn lies_in(&self, folder: &str) -> bool {
+        let below = format!("{folder}/");
+        self.0.contains(folder) || self.0.range(below.clone()..).next().is_some_and(|root| root.starts_with(&below))
     }
 }
 
@@ -295,6 +339,10 @@ mod tests {
         survey
     }
 
+    fn roots(survey: &Survey, ours: &OwnSigns) -> ForeignRoots {
+        ForeignRoots::of(&survey.foreign_signs(ours))
+    }
+
     #[test]
     fn roots_of_other_tables_are_recognised() {
         let survey = survey(&[
@@ -307,8 +355,12 @@ mod tests {
             "t/x_delta_log/y",
         ]);
         let ours = OwnSigns { metadata_folders: BTreeSet::from(["t/metadata".to_owned()]), ..OwnSigns::default() };
-        let foreign = survey.foreign_roots(&ours);
-        assert_eq!(foreign.iter().collect::<Vec<_>>(), ["t/data/x", "t/hudi/p", "t/odd", "t/sub"]);
+        let foreign = roots(&survey, &ours);
+        assert_eq!(foreign.0.iter().collect::<Vec<_>>(), ["t/data/x", "t/hudi/p", "t/odd", "t/sub"]);
+        for (folder, is_there) in [("t", true), ("t/data", true), ("t/sub", true), ("t/su", false), ("t/sub/x", false)]
+        {
+            assert_eq!(foreign.lies_in(folder), is_there, "{folder}");
+        }
         for key in ["t/sub/a.parquet", "t/data/x/y/z", "t/odd/v2.metadata.json"] {
             assert!(foreign.covers(key), "{key}");
         }
@@ -322,8 +374,8 @@ mod tests {
     fn a_log_at_the_root_is_a_delta_tables_own() {
         let survey = survey(&["t/_delta_log/0.json", "t/metadata/v1.metadata.json"]);
         let delta = OwnSigns { delta_roots: BTreeSet::from(["t".to_owned()]), ..OwnSigns::default() };
-        assert_eq!(survey.foreign_roots(&delta).iter().collect::<Vec<_>>(), ["t"]);
+        assert_eq!(roots(&survey, &delta).0.iter().collect::<Vec<_>>(), ["t"]);
         let at_bucket_root = super::Survey { signs: [(Sign::DeltaLog, String::new())].into(), ..Default::default() };
-        assert!(at_bucket_root.foreign_roots(&OwnSigns::default()).covers("any"));
+        assert!(roots(&at_bucket_root, &OwnSigns::default()).covers("any"));
     }
 }

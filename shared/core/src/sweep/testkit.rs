@@ -256,20 +256,39 @@ pub fn manifest(entries: &[(i32, i32, String)]) -> Vec<u8> {
     avro(ENTRY, entries.iter().map(entry).collect())
 }
 
-/// Manifest list of (key, length, entries).
+/// Manifest list of (key, length, files that were added).
 pub fn manifest_list(manifests: &[(String, usize, usize)]) -> Vec<u8> {
-    let one = |(key, length, entries): &(String, usize, usize)| {
-        record(vec![
-            ("manifest_path", Avro::String(format!("s3a://{BUCKET}/{key}"))),
-            ("manifest_length", Avro::Long(*length as i64)),
-            ("content", Avro::Int(0)),
-            ("added_files_count", Avro::Int(*entries as i32)),
-            ("existing_files_count", Avro::Int(0)),
-            ("deleted_files_count", Avro::Int(0)),
-            ("key_metadata", null()),
-        ])
-    };
+    let one = |(key, length, entries): &(String, usize, usize)| listed(key, *length, [*entries, 0, 0]);
     avro(LIST, manifests.iter().map(one).collect())
+}
+
+/// Manifest list of one manifest and its counts of files: added, existing, removed.
+pub fn removing_list(key: &str, length: usize, counts: [usize; 3]) -> Vec<u8> {
+    avro(LIST, vec![listed(key, length, counts)])
+}
+
+fn listed(key: &str, length: usize, counts: [usize; 3]) -> Avro {
+    let [added, existing, removed] = counts.map(|count| Avro::Int(count as i32));
+    record(vec![
+        ("manifest_path", Avro::String(format!("s3a://{BUCKET}/{key}"))),
+        ("manifest_length", Avro::Long(length as i64)),
+        ("content", Avro::Int(0)),
+        ("added_files_count", added),
+        ("existing_files_count", existing),
+        ("deleted_files_count", removed),
+        ("key_metadata", null()),
+    ])
+}
+
+/// Manifest list of (key, content), as format 1 allows it: without a count.
+pub fn uncounted_list(manifests: &[(&str, i32)]) -> Vec<u8> {
+    let schema = r#"{"type":"record","name":"manifest_file","fields":[
+      {"name":"manifest_path","type":"string","field-id":500},{"name":"content","type":"int","field-id":517}]}"#;
+    let one = |(key, content): &(&str, i32)| {
+        let path = Avro::String(format!("s3://{BUCKET}/{key}"));
+        record(vec![("manifest_path", path), ("content", Avro::Int(*content))])
+    };
+    avro(schema, manifests.iter().map(one).collect())
 }
 
 /// An Iceberg table that grows by commits.
@@ -491,43 +510,74 @@ impl TableDirectory for Hooked {
 }
 
 #[async_trait]
-impl ReadObjects for Hooked {
-    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
-        self.hook.tick("get").await;
-        self.objects.get(at, options).await
+impl Watch for Hooked {
+    fn objects(&self) -> &MemoryObjects {
+        &self.objects
     }
 
-    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
-        self.hook.tick("head").await;
-        self.objects.head(at).await
+    async fn before(&self, request: &'static str) {
+        if matches!(request, "get" | "head" | "list") {
+            self.hook.tick(request).await;
+        }
     }
+}
 
-    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
-        self.hook.tick("list").await;
-        self.objects.list(request).await
-    }
+/// The lake's objects with something before each request: by name, `get`, `head`, `list`, `put`, `copy`, `delete`,
+/// `delete_batch`.
+#[async_trait]
+pub trait Watch: Send + Sync {
+    fn objects(&self) -> &MemoryObjects;
 
-    fn object_usage(&self) -> ObjectUsage {
-        self.objects.object_usage()
+    async fn before(&self, _request: &'static str) {}
+
+    /// What becomes of a batch.
+    async fn batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
+        self.objects().delete_batch(bucket, doomed).await
     }
 }
 
 #[async_trait]
-impl Objects for Hooked {
+impl<W: Watch> ReadObjects for W {
+    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
+        self.before("get").await;
+        self.objects().get(at, options).await
+    }
+
+    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
+        self.before("head").await;
+        self.objects().head(at).await
+    }
+
+    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
+        self.before("list").await;
+        self.objects().list(request).await
+    }
+
+    fn object_usage(&self) -> ObjectUsage {
+        self.objects().object_usage()
+    }
+}
+
+#[async_trait]
+impl<W: Watch> Objects for W {
     async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
-        self.objects.put(at, bytes, options).await
+        self.before("put").await;
+        self.objects().put(at, bytes, options).await
     }
 
     async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError> {
-        self.objects.copy(from, to, condition).await
+        self.before("copy").await;
+        self.objects().copy(from, to, condition).await
     }
 
     async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError> {
-        self.objects.delete(at, if_match).await
+        self.before("delete").await;
+        self.objects().delete(at, if_match).await
     }
 
     async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
-        self.objects.delete_batch(bucket, doomed).await
+        self.before("delete_batch").await;
+        self.batch(bucket, doomed).await
     }
 }
 
@@ -541,45 +591,17 @@ pub struct Slow {
 }
 
 #[async_trait]
-impl ReadObjects for Slow {
-    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
-        self.clock.advance_ms(self.step_ms);
-        self.objects.get(at, options).await
+impl Watch for Slow {
+    fn objects(&self) -> &MemoryObjects {
+        &self.objects
     }
 
-    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
-        self.clock.advance_ms(self.head_ms);
-        self.objects.head(at).await
-    }
-
-    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
-        self.clock.advance_ms(self.step_ms);
-        self.objects.list(request).await
-    }
-
-    fn object_usage(&self) -> ObjectUsage {
-        self.objects.object_usage()
-    }
-}
-
-#[async_trait]
-impl Objects for Slow {
-    async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
-        self.clock.advance_ms(self.step_ms);
-        self.objects.put(at, bytes, options).await
-    }
-
-    async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError> {
-        self.objects.copy(from, to, condition).await
-    }
-
-    async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError> {
-        self.objects.delete(at, if_match).await
-    }
-
-    async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
-        self.clock.advance_ms(self.step_ms);
-        self.objects.delete_batch(bucket, doomed).await
+    async fn before(&self, request: &'static str) {
+        match request {
+            "head" => self.clock.advance_ms(self.head_ms),
+            "copy" | "delete" => {}
+            _ => self.clock.advance_ms(self.step_ms),
+        }
     }
 }
 

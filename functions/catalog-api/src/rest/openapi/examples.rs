@@ -11,6 +11,7 @@ pub(super) fn path(parameter: &str) -> &'static str {
         "type" => "orphan_file_deletion",
         "function" => "clean",
         "lease" => "0a1b2c3d4e5f60718293a4b5c6d7e8f9",
+        "dropped_table" => "1a2b3c4d5e6f70819203a4b5c6d7e8f9",
         "catalog" => "000000000000",
         _ => "0",
     }
@@ -76,7 +77,7 @@ pub(super) fn body(name: &str) -> Option<Value> {
         "UpdateTableOptimizer" => json!({ "TableOptimizerConfiguration": optimizer() }),
         "BatchGetTableOptimizer" => json!({ "Entries": [{ "catalogId": "000000000000", "databaseName": "shop",
             "tableName": "orders", "type": "orphan_file_deletion" }] }),
-        "StartSweep" => json!({ "mode": "dry_run" }),
+        "StartSweep" | "StartDroppedTableSweep" => json!({ "mode": "dry_run" }),
         "ExplainSweep" => json!({ "key": "s3://lake/orders/data/00000-0-left-over.parquet" }),
         "GrantLease" => {
             json!({ "prefixes": ["s3://lake/orders/data/day=2026-11-02/"], "ttl_seconds": 900, "holder": "nightly" })

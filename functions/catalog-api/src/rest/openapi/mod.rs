@@ -159,7 +159,7 @@ fn tag(route: &Route) -> &'static str {
         () if has("Statistics") => "Column statistics",
         () if has("PartitionIndex") => "Partition indexes",
         () if has("Partition") => "Partitions",
-        () if has("Optimizer") || has("Sweep") || has("Lease") => "Optimizers and sweeps",
+        () if has("Optimizer") || has("Sweep") || has("Lease") || has("DroppedTable") => "Optimizers and sweeps",
         () if has("Function") => "Functions",
         () if has("Version") => "Table versions",
         () if has("Table") => "Tables",
@@ -181,7 +181,17 @@ fn note(name: &str) -> Option<&'static str> {
             "A dry run reports what a scheduled run would do now, and deletes nothing. A run that deletes with `backfill` or \
              `accept_share` needs `after_dry_run`, `asked_by` and `why`, which stay in its record."
         }
-        "CancelSweep" => {
+        "ListDroppedTables" => {
+            "Tables that were dropped from the catalog and whose files may be there still. They go by `StartDroppedTableSweep`, \
+             from `removable_from_ms` on."
+        }
+        "ForgetDroppedTable" => "Its files stay, and it is listed no longer.",
+        "StartDroppedTableSweep" => {
+            "A dry run reports what would go of a dropped table's files. A run that deletes needs `after_dry_run`, `asked_by` and \
+             `why`, and is refused before the grace period has passed, while another table lies at the place or around it, and \
+             if anything was written there since the drop."
+        }
+        "CancelSweep" | "CancelDroppedTableSweep" => {
             "The run ends at its next step as `failed` with the reason `cancelled`; what it has deleted by then is gone."
         }
         "ExplainSweep" => {
@@ -234,7 +244,9 @@ fn parameters(route: &Route, schemas: &mut Schemas) -> Vec<Value> {
 fn query_schema(route: &Route, query: &Query, schemas: &mut Schemas) -> Value {
     let operation = match route.target.name() {
         "GetPartitionSpecs" => "GetPartitions",
-        "ListSweeps" | "GetSweepReport" | "ListLeases" => "GetDatabases",
+        "ListSweeps" | "GetSweepReport" | "ListLeases" | "ListDroppedTables" | "GetDroppedTableSweepReport" => {
+            "GetDatabases"
+        }
         name => name,
     };
     match query.kind {
@@ -274,6 +286,9 @@ fn own_input(name: &str) -> Value {
         "GrantLease" => json!({ "type": "object", "properties": { "prefixes": uris(50), "keys": uris(200),
             "ttl_seconds": seconds, "holder": { "type": "string", "maxLength": 255 } } }),
         "RenewLease" => json!({ "type": "object", "properties": { "ttl_seconds": seconds } }),
+        "StartDroppedTableSweep" => json!({ "type": "object", "required": ["mode"], "properties": {
+            "mode": { "type": "string", "enum": ["dry_run", "ordinary"] }, "after_dry_run": text, "asked_by": words,
+            "why": words } }),
         _ => json!({ "type": "object", "required": ["mode"], "properties": {
             "mode": { "type": "string", "enum": ["dry_run", "ordinary"] }, "sightings": sightings, "backfill": flag,
             "accept_share": flag, "after_dry_run": text, "asked_by": words, "why": words } }),

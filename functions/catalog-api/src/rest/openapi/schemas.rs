@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 /// What answers have on top of the service's, and the shapes of what the service does not have.
-fn own_schemas() -> [(&'static str, Value); 8] {
+fn own_schemas() -> [(&'static str, Value); 9] {
     let partitions = json!({ "type": "array", "items": { "$ref": "#/components/schemas/Partition" } });
     let text = json!({ "type": "string" });
     [
@@ -18,6 +18,7 @@ fn own_schemas() -> [(&'static str, Value); 8] {
         ("Sweep", json!({ "type": "object", "required": ["run_id"], "properties": { "run_id": text } })),
         ("Lease", lease()),
         ("SweepDecision", decision()),
+        ("DroppedTable", dropped_table()),
         (
             "PartitionSpecWithSharedStorageDescriptor",
             json!({ "type": "object", "required": ["StorageDescriptor", "Partitions"],
@@ -49,6 +50,19 @@ fn own_rules() -> impl Iterator<Item = (String, Value)> {
         _ => flag.clone(),
     };
     lakewarden_core::sweep::optimizer::OWN_RULES.into_iter().map(move |name| (name.to_owned(), rule(name)))
+}
+
+fn dropped_table() -> Value {
+    let (text, moment) = (json!({ "type": "string" }), json!({ "type": "integer" }));
+    let format = json!({ "type": "string", "enum": ["delta", "iceberg", "other", "unclear"] });
+    json!({
+        "type": "object",
+        "required": ["table_id", "database", "table", "location", "format", "owner", "dropped_ms", "removable_from_ms"],
+        "properties": {
+            "table_id": text, "database": text, "table": text, "location": text, "format": format,
+            "owner": { "type": ["string", "null"] }, "dropped_ms": moment, "removable_from_ms": moment,
+        },
+    })
 }
 
 fn lease() -> Value {
@@ -171,8 +185,20 @@ impl Schemas {
                 return json!({ "type": "object", "required": ["PartitionSpecs"],
                     "properties": { "PartitionSpecs": specs, "NextToken": text } });
             }
-            "StartSweep" | "GetSweep" | "CancelSweep" => return json!({ "$ref": "#/components/schemas/Sweep" }),
-            "ListSweeps" | "GetSweepReport" => return json!({ "type": "object" }),
+            "StartSweep"
+            | "GetSweep"
+            | "CancelSweep"
+            | "StartDroppedTableSweep"
+            | "GetDroppedTableSweep"
+            | "CancelDroppedTableSweep" => return json!({ "$ref": "#/components/schemas/Sweep" }),
+            "ListSweeps" | "GetSweepReport" | "GetDroppedTableSweepReport" | "ForgetDroppedTable" => {
+                return json!({ "type": "object" });
+            }
+            "ListDroppedTables" => {
+                let tables = json!({ "type": "array", "items": { "$ref": "#/components/schemas/DroppedTable" } });
+                return json!({ "type": "object", "required": ["dropped_tables"],
+                    "properties": { "dropped_tables": tables, "next_token": text } });
+            }
             "GrantLease" | "RenewLease" => return json!({ "$ref": "#/components/schemas/Lease" }),
             "ExplainSweep" => return json!({ "$ref": "#/components/schemas/SweepDecision" }),
             "ListLeases" => {

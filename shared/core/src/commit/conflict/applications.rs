@@ -1,7 +1,38 @@
 //! Winners with transactions of an application that the candidate wrote or looked up.
 
 use super::{Check, Conflict};
-use crate::commit::verdict::Exception;
+use crate::commit::candidate::Candidate;
+use crate::commit::table_state::{AppIds, LastVersion};
+use crate::commit::verdict::{Exception, Refusal};
+
+/// Refuses a transaction that the table holds already, and one below what it holds of its application. Winners are judged by
+/// themselves; this is about what the candidate could have read: a batch that is proposed once more, under another id, would
+/// be there twice. Of applications beyond those that the head remembers only winners tell.
+pub fn check_progress(candidate: &Candidate, last: &AppIds) -> Result<(), Refusal> {
+    let refuse = |reason: &str, text: String, advice: &str| {
+        Err(Refusal::new(Exception::ConcurrentTransactionException, reason, text, advice))
+    };
+    for mine in &candidate.actions.txns {
+        let (app, version) = (&mine.app_id, mine.version);
+        match last.last(app) {
+            LastVersion::Is(theirs) if theirs == version => {
+                let text = format!("the table holds transaction {version} of the application `{app}` already; skip it");
+                return refuse("ALREADY_APPLIED", text, "nothing: it is in the table");
+            }
+            // Whether it was ever there, the log does not say.
+            LastVersion::Is(theirs) if theirs > version => {
+                let text = format!(
+                    "the table holds transaction {theirs} of the application `{app}`, which is above {version}"
+                );
+                let advice =
+                    "find out whether its rows are there; if not, propose them under a version above the table's";
+                return refuse("SAME_APPLICATION", text, advice);
+            }
+            LastVersion::Is(_) | LastVersion::Never | LastVersion::Unknown => {}
+        }
+    }
+    Ok(())
+}
 
 impl Check<'_> {
     /// Two commits of one application are never both right: one of them did not know of the other. A sink that finds its

@@ -40,6 +40,7 @@ use crate::delta::snapshot::{FileKey, LoggedCommit};
 use crate::delta::{DomainMetadata, PathError, Version};
 use crate::ports::IdentityWriters;
 use crate::store::ObjectKey;
+pub use applications::check_progress;
 pub(super) use own::as_proposed;
 pub use own::landed;
 pub(super) use protocol::features_of;

@@ -106,7 +106,8 @@ impl Check<'_> {
             Reads::Nothing => return None,
             _ if self.folded.fresh.contains(key) => return None,
             Reads::WholeTable => return Some("WHOLE_TABLE_READ"),
-            Reads::Some { .. } => {}
+            Reads::Rules(_) if self.reads.is_whole_table() => return Some("WHOLE_TABLE_READ"),
+            Reads::Rules(_) | Reads::Some { .. } => {}
         }
         let told = FileValues { partition_values: remove.partition_values.as_ref(), stats: remove.stats.as_deref() };
         let reason = self.may_have_read(told)?;

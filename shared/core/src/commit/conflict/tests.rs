@@ -222,6 +222,42 @@ async fn applications_that_were_read_or_written_conflict() {
     }
 }
 
+/// What the table holds already is no winner, and yet it is the same batch.
+#[tokio::test]
+async fn a_transaction_that_the_table_holds_already_is_refused() {
+    let with = |line: Value| vec![line, add("p=x/c", 20), append("c")];
+    for (candidate, expected) in [
+        (txn("s", 2), "ConcurrentTransactionException SAME_APPLICATION"),
+        (txn("s", 3), "ConcurrentTransactionException ALREADY_APPLIED"),
+        (txn("s", 4), "admitted"),
+        (txn("r", 3), "admitted"),
+    ] {
+        let scene = table().with_files([txn("s", 3)]);
+        assert_eq!(scene.clone().candidate(with(candidate.clone())).outcome().await, expected, "{candidate}");
+        let scene = scene.won_by(new("w"));
+        assert_eq!(scene.candidate(with(candidate.clone())).outcome().await, expected, "{candidate}");
+    }
+}
+
+#[tokio::test]
+async fn a_statement_about_the_table_reads_rows_only_for_rules_that_are_new() {
+    let rule = json!({"delta.constraints.pos": "id > 0"});
+    let constrained = Scene::table(&["p"], &["appendOnly", "checkConstraints"], rule.clone());
+    let mut more = rule.clone();
+    more["owner"] = json!("us");
+    let mut other = more.clone();
+    other["delta.constraints.small"] = json!("id < 100");
+    for (configuration, expected) in [
+        (more, "admitted"),
+        (json!({"owner": "us"}), "admitted"),
+        (other, "ConcurrentAppendException WHOLE_TABLE_READ"),
+    ] {
+        let statement = vec![metadata(&constrained, configuration.clone()), info("SET TBLPROPERTIES", json!({}))];
+        let scene = constrained.clone().won_by(new("w")).candidate(statement);
+        assert_eq!(scene.outcome().await, expected, "{configuration}");
+    }
+}
+
 #[tokio::test]
 async fn added_files_count_where_rows_are_new_and_may_have_been_read() {
     let declared = |value: &str| vec![remove("p=y/b"), add("p=y/c", 10), info("UPDATE", reads("p", json!(value)))];

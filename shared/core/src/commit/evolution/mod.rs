@@ -15,6 +15,7 @@ mod widening;
 use std::collections::BTreeSet;
 
 use super::constraints;
+use super::isolation;
 use super::verdict::{Exception, Refusal, clip};
 use crate::delta::Metadata;
 use crate::delta::features::UnsupportedTable;
@@ -76,6 +77,7 @@ pub fn check_new_metadata(
         return Err(Refusal::invalid("METADATA_ID", text));
     }
     constraints::check_policy(metadata)?;
+    isolation::check_level(old.map(|(before, _)| before), metadata)?;
     if old.is_some_and(|(before, old)| old == schema && mapping::is_as_before(before, metadata)) {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Whether a file has a row that a commit may have read: the columns of its predicates, and nothing else, are read.
 
 use super::FileError;
-use super::scan::{Budget, ColumnReads, Undecided, check_group};
+use super::scan::{Budget, ColumnReads, Undecided};
 use crate::commit::context::Context;
 use crate::commit::error::CommitError;
 use crate::commit::read_set::{BoundReads, Domain, ReadColumn, physical_name};
@@ -151,7 +151,7 @@ impl Search<'_> {
             let end = first.saturating_add(rows);
             if self.question.reads.may_match(&all)
                 && (first..end).any(|row| !(self.is_deleted)(row))
-                && let Some(found) = self.group(index, first, rows).await?
+                && let Some(found) = self.group(index, first).await?
             {
                 return Ok(found);
             }
@@ -160,45 +160,50 @@ impl Search<'_> {
         Ok(FoundRow::None)
     }
 
-    async fn group(&self, group: usize, first: u64, rows: u64) -> Result<Option<FoundRow>, Undecided> {
-        let leaves = self.cells.iter().filter(|cell| matches!(cell, Cell::Leaf { .. })).count();
-        check_group(group, rows, leaves)?;
+    async fn group(&self, group: usize, first: u64) -> Result<Option<FoundRow>, Undecided> {
         let _alone = self.reads.alone().await?;
-        let mut columns: Vec<Vec<Option<Datum>>> = Vec::new();
-        for cell in self.cells {
-            let mut values = Vec::new();
-            if let Cell::Leaf { leaf, kind, .. } = cell {
-                let key = self.question.key;
-                self.reads.read(key, self.footer, group, *leaf, kind, &mut |_, value| values.push(value)).await?;
-            }
-            columns.push(values);
-        }
-        for row in 0..rows {
+        let leaves = self.cells.iter().filter_map(|cell| match cell {
+            Cell::Leaf { leaf, kind, .. } => Some((*leaf, kind)),
+            Cell::Fixed(_) => None,
+        });
+        let mut joined = self.reads.joined(self.question.key, self.footer, group, leaves).await?;
+        while let Some((row, read)) = joined.next_row()? {
             let number = first.saturating_add(row);
             if (self.is_deleted)(number) {
                 continue;
             }
-            let at = usize::try_from(row).unwrap_or(usize::MAX);
-            let value_of = |column: &Vec<Option<Datum>>| column.get(at).cloned().flatten();
+            let mut read = read.into_iter();
+            let values: Vec<Option<Datum>> = self
+                .cells
+                .iter()
+                .map(|cell| match cell {
+                    Cell::Fixed(_) => None,
+                    Cell::Leaf { .. } => read.next().flatten(),
+                })
+                .collect();
             let slots: Vec<Domain> = self
                 .cells
                 .iter()
-                .zip(&columns)
-                .map(|(cell, values)| match cell {
+                .zip(&values)
+                .map(|(cell, value)| match cell {
                     Cell::Fixed(domain) => domain.clone(),
-                    Cell::Leaf { column, .. } => Domain::of_row(values.get(at).and_then(Option::as_ref), &column.kind),
+                    Cell::Leaf { column, .. } => Domain::of_row(value.as_ref(), &column.kind),
                 })
                 .collect();
             if self.question.reads.may_match(&slots) {
-                let shown = self.cells.iter().zip(&columns).filter_map(|(cell, values)| match cell {
+                let shown = self.cells.iter().zip(&values).filter_map(|(cell, value)| match cell {
                     Cell::Fixed(_) => None,
                     Cell::Leaf { column, .. } => {
-                        let value = value_of(values).map_or_else(|| "null".to_owned(), |value| value.to_string());
+                        let value = value.as_ref().map_or_else(|| "null".to_owned(), ToString::to_string);
                         Some(format!("{}={value}", column.path.join(".")))
                     }
                 });
                 let values = crate::commit::verdict::clip(&shown.collect::<Vec<_>>().join("; "));
                 return Ok(Some(FoundRow::Some { row: number, values }));
+            }
+            if joined.has_no_columns() {
+                // All rows are alike.
+                break;
             }
         }
         Ok(None)

@@ -1,6 +1,6 @@
 //! Reading columns of a file to decide what its statistics leave open: only those that are asked about, and bounded.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,15 +16,15 @@ use crate::commit::context::Context;
 use crate::commit::error::CommitError;
 use crate::commit::sql::{Expr, truth_of};
 use crate::commit::verdict::RowRange;
-use crate::delta::footer::{Datum, Footer, Kind, PagesError, chunk_range, read_leaf};
+use crate::delta::footer::{Datum, Footer, Kind, LeafPages, PagesError, chunk_range};
 use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey};
 
 /// Bytes read of all columns of one commit.
 const READ_MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// Values looked at in one commit.
 const VALUES_MAX: u64 = 50_000_000;
-/// Values of one row group that are held at the same time.
-const GROUP_VALUES_MAX: u64 = 2_500_000;
+/// Values that are held at the same time: those of one page of each column.
+const HELD_VALUES_MAX: u64 = 2_500_000;
 /// One column chunk, as it is stored and unpacked.
 const CHUNK_MAX_BYTES: u64 = 64 * 1024 * 1024;
 const CHUNK_MAX_PLAIN_BYTES: i64 = 256 * 1024 * 1024;
@@ -169,34 +169,32 @@ impl FileJudge<'_> {
     ) -> Result<Option<Broken>, Undecided> {
         let _one = self.budget.one.acquire().await.map_err(|_| because("nothing is read any more"))?;
         for group in &rule.groups {
-            let rows = footer.metadata.row_groups().get(*group).map_or(0, |group| group.num_rows());
-            let rows = u64::try_from(rows).unwrap_or(0);
-            let mut columns: BTreeMap<usize, Vec<Option<Datum>>> = BTreeMap::new();
-            let leaves = rule.sources.iter().filter(|source| matches!(source, Source::Leaf { .. })).count();
-            check_group(*group, rows, leaves)?;
-            for source in &rule.sources {
-                let Source::Leaf { leaf, kind } = source else { continue };
-                let mut column = Vec::new();
-                self.read(key, footer, *group, *leaf, kind, &mut |_, value| column.push(value)).await?;
-                columns.insert(*leaf, column);
-            }
-            for row in 0..usize::try_from(rows).unwrap_or(usize::MAX) {
+            let leaves = rule.sources.iter().filter_map(|source| match source {
+                Source::Leaf { leaf, kind } => Some((*leaf, kind)),
+                Source::Constant(_) => None,
+            });
+            let reads = ColumnReads { ctx: self.ctx, budget: &self.budget };
+            let mut joined = reads.joined(key, footer, *group, leaves).await?;
+            while let Some((row, read)) = joined.next_row()? {
+                let mut read = read.into_iter();
                 let values: Vec<Option<Datum>> = rule
                     .sources
                     .iter()
                     .map(|source| match source {
                         Source::Constant(value) => value.clone(),
-                        Source::Leaf { leaf, .. } => {
-                            columns.get(leaf).and_then(|column| column.get(row)).cloned().flatten()
-                        }
+                        Source::Leaf { .. } => read.next().flatten(),
                     })
                     .collect();
                 if truth_of(&rule.expr, &values).map_err(because)? != Some(true) {
                     let shown = values.iter().map(|value| value.as_ref().map_or("null".to_owned(), Datum::to_string));
                     let shown: Vec<String> = shown.collect();
-                    let rows = row_of_group(footer, *group, u64::try_from(row).unwrap_or(u64::MAX));
+                    let rows = row_of_group(footer, *group, row);
                     let text = format!("row {row} of row group {group}: {}", shown.join("; "));
                     return Ok(Some(Broken { text, rows }));
+                }
+                if joined.has_no_columns() {
+                    // All rows are alike.
+                    break;
                 }
             }
         }
@@ -216,13 +214,56 @@ impl FileJudge<'_> {
     }
 }
 
-/// Holding all values of a row group's columns must not take too much memory.
-pub(super) fn check_group(group: usize, rows: u64, leaves: usize) -> Result<(), Undecided> {
-    if rows.saturating_mul(u64::try_from(leaves).unwrap_or(u64::MAX)) > GROUP_VALUES_MAX {
-        let text = format!("row group {group} has more than {GROUP_VALUES_MAX} values in the columns in question");
-        return Err(Undecided::TooMuch(text));
+/// Its number within the row group, and its values.
+type NumberedRow = (u64, Vec<Option<Datum>>);
+
+/// Flat columns of one row group side by side, row by row; of each, one page is held.
+pub(super) struct Joined<'a> {
+    ctx: Context<'a>,
+    group: usize,
+    columns: Vec<(LeafPages<'a>, VecDeque<Option<Datum>>)>,
+    row: u64,
+    rows: u64,
+}
+
+impl Joined<'_> {
+    pub fn has_no_columns(&self) -> bool {
+        self.columns.is_empty()
     }
-    Ok(())
+
+    /// The next row: its number within the group, and its values in the order of the columns.
+    pub fn next_row(&mut self) -> Result<Option<NumberedRow>, Undecided> {
+        if self.row >= self.rows {
+            return Ok(None);
+        }
+        let most = HELD_VALUES_MAX / u64::try_from(self.columns.len().max(1)).unwrap_or(u64::MAX);
+        let mut values = Vec::with_capacity(self.columns.len());
+        for (pages, held) in &mut self.columns {
+            if held.is_empty() {
+                self.ctx.check_time("reading columns", 0)?;
+                let read = pages.next_page(most, &mut |_, value| held.push_back(value));
+                read.map_err(|error| match error {
+                    PagesError::TooMuch => Undecided::TooMuch(format!(
+                        "row group {} has pages of more than {HELD_VALUES_MAX} values in the columns in question, or too long texts",
+                        self.group
+                    )),
+                    other => unread(other),
+                })?;
+            }
+            let value = held.pop_front().ok_or_else(|| because("the columns of the file differ in length"))?;
+            values.push(value);
+        }
+        self.row += 1;
+        Ok(Some((self.row - 1, values)))
+    }
+}
+
+fn unread(error: PagesError) -> Undecided {
+    match error {
+        PagesError::Codec(text) => because(format!("its compression is not read here ({text})")),
+        PagesError::TooMuch => Undecided::TooMuch(error.to_string()),
+        PagesError::Damaged(text) => because(format!("its pages cannot be read ({text})")),
+    }
 }
 
 /// Reads of column chunks, as far as the budget goes.
@@ -238,6 +279,29 @@ impl ColumnReads<'_> {
         self.budget.one.acquire().await.map_err(|_| because("nothing is read any more"))
     }
 
+    /// Fetches flat leaves of one row group, to be read side by side.
+    pub async fn joined<'f>(
+        &self,
+        key: &ObjectKey,
+        footer: &'f Footer,
+        group: usize,
+        leaves: impl Iterator<Item = (usize, &'f Kind)>,
+    ) -> Result<Joined<'f>, Undecided>
+    where
+        Self: 'f,
+    {
+        let mut columns = Vec::new();
+        for (leaf, kind) in leaves {
+            let schema = footer.metadata.file_metadata().schema_descr().columns();
+            if schema.get(leaf).is_none_or(|column| column.max_rep_level() > 0) {
+                return Err(because("a column in question has lists of values"));
+            }
+            columns.push((self.open(key, footer, group, leaf, kind).await?, VecDeque::new()));
+        }
+        let rows = footer.metadata.row_groups().get(group).map_or(0, |group| group.num_rows());
+        Ok(Joined { ctx: self.ctx, group, columns, row: 0, rows: u64::try_from(rows).unwrap_or(0) })
+    }
+
     pub async fn read(
         &self,
         key: &ObjectKey,
@@ -247,6 +311,19 @@ impl ColumnReads<'_> {
         kind: &Kind,
         out: &mut (dyn FnMut(i16, Option<Datum>) + Send),
     ) -> Result<(), Undecided> {
+        let mut pages = self.open(key, footer, group, leaf, kind).await?;
+        while pages.next_page(u64::MAX, out).map_err(unread)? {}
+        Ok(())
+    }
+
+    async fn open<'f>(
+        &self,
+        key: &ObjectKey,
+        footer: &'f Footer,
+        group: usize,
+        leaf: usize,
+        kind: &'f Kind,
+    ) -> Result<LeafPages<'f>, Undecided> {
         self.ctx.check_time("reading columns", 0)?;
         let found = footer.metadata.row_groups().get(group);
         let Some((group, chunk)) = found.and_then(|found| Some((found, found.columns().get(leaf)?))) else {
@@ -261,12 +338,7 @@ impl ColumnReads<'_> {
         if !is_small || !take(&self.budget.bytes, length) || !take(&self.budget.values, entries) {
             return Err(Undecided::TooMuch("too much would have to be read".to_owned()));
         }
-        let bytes = self.fetch(key, footer, start, length).await?;
-        read_leaf(&bytes, chunk, kind, rows, out).map_err(|error| match error {
-            PagesError::Codec(text) => because(format!("its compression is not read here ({text})")),
-            PagesError::TooMuch => Undecided::TooMuch(error.to_string()),
-            PagesError::Damaged(text) => because(format!("its pages cannot be read ({text})")),
-        })
+        Ok(LeafPages::new(self.fetch(key, footer, start, length).await?, chunk, kind, rows))
     }
 
     async fn fetch(&self, key: &ObjectKey, footer: &Footer, start: u64, length: u64) -> Result<Bytes, Undecided> {

@@ -9,13 +9,14 @@ use crate::commit::context::Context;
 use crate::commit::error::CommitError;
 use crate::commit::head::Head;
 use crate::commit::keys::{self, content_hash};
+use crate::commit::log_state::list_behind;
 use crate::commit::path_filter::PathCollector;
 use crate::commit::table_state::{TableState, timestamp_of};
 use crate::commit::version_record::VersionRecord;
 use crate::commit::view::{self, SMALL_FILES, View, ViewError, snapshot_error};
-use crate::delta::log::{LogListing, commit_key, list_log};
+use crate::delta::log::{LogListing, commit_key};
 use crate::delta::snapshot::{self, LoggedCommit};
-use crate::delta::{SnapshotError, Strictness, Version, Wanted, features, parse_commit};
+use crate::delta::{SnapshotError, Strictness, Version, Wanted, check_whole, features, parse_commit};
 use crate::location::Location;
 use crate::store::{Consistency, GetOptions, Item, ObjectError, ObjectKey, StoreError, StoreErrorKind};
 
@@ -27,8 +28,13 @@ pub(in crate::commit) async fn open(
     item: Option<&Item>,
 ) -> Result<View, ViewError> {
     let root = head.root.clone();
-    let listing = list_log(&*ctx.ports().objects, &root, Some(managed.published)).await.map_err(CommitError::from)?;
-    check_published(ctx, &head, managed, &listing).await?;
+    let objects = &*ctx.ports().objects;
+    let behind = list_behind(objects, &root, managed.published).await.map_err(CommitError::from)?;
+    check_published(ctx, &head, managed, &behind.listing).await?;
+    if !behind.is_whole {
+        let listing = snapshot::list_for(objects, &root, Some(managed.published)).await.map_err(snapshot_error)?;
+        check_whole(&root, &listing, managed.published).map_err(snapshot_error)?;
+    }
     let mut commits = Vec::with_capacity(managed.ratified.len());
     for ratified in &managed.ratified {
         commits.push(ratified_commit(ctx, &head, ratified).await?);

@@ -16,6 +16,7 @@ use crate::commit::fold::fold;
 use crate::commit::head::{self, Claim, Head, LogStore};
 use crate::commit::judge::{Admission, Judgement};
 use crate::commit::keys::{self, ProposalId, content_hash};
+use crate::commit::log_state;
 use crate::commit::proposal::{Proposal, Status, SyncState};
 use crate::commit::publish::{Published, look};
 use crate::commit::run::{self, Staged};
@@ -101,7 +102,12 @@ impl<'a> Call<'a> {
         let (mut view, lookup) = match view::load(self.ctx, &asked.root, asked.id).await {
             Ok(loaded) => loaded,
             Err(ViewError::Failed(error)) => return Err(error),
-            Err(ViewError::Refused(refusal)) => return Ok(Step::Done(Ratification::Unreadable(refusal))),
+            Err(ViewError::Refused(refusal)) => {
+                if let Some(head) = head::load(&*self.ctx.ports().items, &asked.root).await? {
+                    log_state::alarm_of(self.ctx, &head, &refusal).await?;
+                }
+                return Ok(Step::Done(Ratification::Unreadable(refusal)));
+            }
         };
         let head = match self.managed_head(&view) {
             Ok(head) => head,
@@ -269,12 +275,8 @@ impl<'a> Call<'a> {
         refusal: Refusal,
         status: Status,
     ) -> Result<Step, CommitError> {
-        tracing::info!(proposal = %proposal.id, root = %proposal.root, exception = ?refusal.exception,
-            reason = refusal.reason, message = refusal.message, "not ratified");
-        Ok(match claim::refuse(self.ctx, &view.head, proposal, refusal, status).await? {
-            Some(stored) => Step::Done(Ratification::Refused(Box::new(stored))),
-            None => Step::Again,
-        })
+        let stored = claim::refuse(self.ctx, &view.head, proposal, refusal, status).await?;
+        Ok(stored.map_or(Step::Again, |stored| Step::Done(Ratification::Refused(Box::new(stored)))))
     }
 
     async fn admit(
@@ -343,7 +345,7 @@ impl<'a> Call<'a> {
     ) -> Result<Vec<String>, FileError> {
         let nothing = Ahead::default();
         let checked = files::check_files(self.ctx, candidate, admission, nothing.seen(self.ctx, "")).await?;
-        check_vectors(self.ctx, root, candidate).await?;
+        check_vectors(self.ctx, root, candidate, &admission.known).await?;
         Ok(checked.warnings)
     }
 

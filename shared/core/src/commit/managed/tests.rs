@@ -118,6 +118,23 @@ async fn what_was_staged_is_ratified_as_it_is_and_published_unchanged() {
     assert_eq!(alarms(&kit).await, []);
 }
 
+#[tokio::test]
+async fn nothing_is_ratified_upon_a_log_with_a_gap() {
+    let kit = table().await;
+    for version in 1..=3 {
+        let asked = append(&kit, version, version as u128).await;
+        assert_eq!(call(&kit, &asked).await, format!("committed {version}"));
+    }
+    publish_pending(kit.ctx(), &kit.table.root, None).await.unwrap();
+    let bytes = kit.table.version(1).await.unwrap();
+    kit.table.delete_log(1).await;
+    let asked = append(&kit, 4, 4).await;
+    assert_eq!(call(&kit, &asked).await, "unreadable LOG_GAP");
+    assert_eq!(alarms(&kit).await, [(AlarmKind::LogGap, 3)]);
+    kit.table.put("_delta_log/00000000000000000001.json", &bytes).await;
+    assert_eq!(call(&kit, &asked).await, "committed 4");
+}
+
 fn staged_key(asked: &Asked) -> ObjectKey {
     crate::delta::log::StagedKey { root: asked.root.clone(), version: asked.version, id: asked.id.0 }.key()
 }

@@ -5,18 +5,18 @@
 //! | DELETE, UPDATE | text, or a JSON list of texts | the rows that satisfy one of them; all without one |
 //! | WRITE in another mode than append | text | the rows that satisfy it; all without one |
 //! | MERGE | text beside `mergePredicate` | the rows that satisfy it, unless there are clauses for what the source lacks |
-//! | without files: an append, [`READ_NO_ROWS`] unless the metaData has rules that rows must satisfy | | nothing |
+//! | without files: an append, [`READ_NO_ROWS`] | | nothing, unless the metaData has rules for rows that the table does not have |
 //! | anything else, with files or without | | the whole table |
 //!
-//! A statement about the table that adds a constraint read the rows that must satisfy it; from its metaData alone it cannot
-//! be told from one that leaves the constraints as they are.
+//! A statement about the table that adds a rule (a constraint, an invariant, a generated column, NOT NULL) read the rows that
+//! must satisfy it. Its metaData has all rules, whatever it changes: only beside the table's can it be told ([`RowRules`]).
 //!
 //! Of a MERGE only a `predicate` that names no table counts: in one that does, or that has Spark's attribute ids, a column
 //! may be the source's.
 
 use super::predicate::{Origin, Predicate, ReadPredicate};
-use super::{Reads, spark, text as sql};
-use crate::delta::{Actions, CommitInfo, Metadata};
+use super::{Reads, RowRules, spark, text as sql};
+use crate::delta::{Actions, CommitInfo};
 
 /// Longer predicates are unknown.
 const TEXT_MAX_BYTES: usize = 64 * 1024;
@@ -48,9 +48,6 @@ pub const READ_NO_ROWS: [&str; 23] = [
     "VACUUM START",
 ];
 
-/// Marks of rules for rows, in the schema's text.
-const RULES_IN_SCHEMA: [&str; 2] = ["delta.invariants", "delta.generationExpression"];
-
 /// What a commit without a declaration read that is neither a blind append nor a rearrangement.
 pub fn reads_of(actions: &Actions) -> Reads {
     let Some(info) = &actions.commit_info else { return Reads::WholeTable };
@@ -58,7 +55,10 @@ pub fn reads_of(actions: &Actions) -> Reads {
         Some("DELETE" | "UPDATE") => alternatives(info),
         Some("WRITE") if replaces_rows(info) => alternatives(info),
         Some("MERGE") => merge(info).map_or(Reads::WholeTable, |predicate| rows(vec![predicate])),
-        Some(operation) if reads_no_rows(operation, info, actions) => rows(Vec::new()),
+        Some(operation) if reads_no_rows(operation, info, actions) => match &actions.metadata {
+            None => rows(Vec::new()),
+            Some(metadata) => RowRules::parse(metadata).map_or(Reads::WholeTable, Reads::Rules),
+        },
         _ => Reads::WholeTable,
     }
 }
@@ -71,13 +71,8 @@ fn reads_no_rows(operation: &str, info: &CommitInfo, actions: &Actions) -> bool 
     match operation {
         "WRITE" => info.parameter("mode").is_some() && is_append("mode") && info.parameter("predicate").is_none(),
         "STREAMING UPDATE" => is_append("outputMode"),
-        _ => READ_NO_ROWS.contains(&operation) && !actions.metadata.as_ref().is_some_and(has_rules_for_rows),
+        _ => READ_NO_ROWS.contains(&operation),
     }
-}
-
-fn has_rules_for_rows(metadata: &Metadata) -> bool {
-    metadata.configuration.keys().any(|name| name.to_ascii_lowercase().starts_with("delta.constraints."))
-        || RULES_IN_SCHEMA.iter().any(|mark| metadata.schema_string.contains(mark))
 }
 
 /// An append has no predicate of its own: if it read the table, nobody tells what.

@@ -10,6 +10,7 @@ mod declared;
 mod domain;
 mod infer;
 mod predicate;
+mod rules;
 mod spark;
 mod text;
 
@@ -20,6 +21,7 @@ pub use bind::{ReadColumn, physical_name};
 pub use declared::{DeclaredFile, DeclaredReadSet, declared};
 pub use domain::{Domain, Stats, bound};
 pub use predicate::{Column, Literal, Origin, Predicate, ReadPredicate, Zone};
+pub use rules::RowRules;
 
 use super::table_facts::{FileValues, TableFacts};
 use crate::delta::Actions;
@@ -30,6 +32,9 @@ pub enum Reads {
     /// A blind append.
     Nothing,
     WholeTable,
+    /// A statement about the table: every row if the rules that its metaData has for rows go beyond those of the table, else
+    /// none.
+    Rules(RowRules),
     /// The rows that satisfy one of the predicates, and these files (paths as in the log).
     Some {
         predicates: Vec<ReadPredicate>,
@@ -48,12 +53,17 @@ impl Reads {
     pub fn bind(&self, table: TableFacts<'_>) -> BoundReads {
         let mut columns = Vec::new();
         let predicates = match self {
-            Reads::Nothing | Reads::WholeTable => Vec::new(),
+            Reads::Nothing | Reads::WholeTable | Reads::Rules(_) => Vec::new(),
             Reads::Some { predicates, .. } => {
                 predicates.iter().map(|predicate| bind::bind(predicate, table, &mut columns)).collect()
             }
         };
-        BoundReads { whole_table: *self == Reads::WholeTable, predicates, columns }
+        let whole_table = match self {
+            Reads::WholeTable => true,
+            Reads::Rules(rules) => rules.go_beyond(&RowRules::of(table.metadata, table.schema)),
+            Reads::Nothing | Reads::Some { .. } => false,
+        };
+        BoundReads { whole_table, predicates, columns }
     }
 }
 

@@ -16,6 +16,8 @@ use crate::store::ObjectKey;
 
 /// The member of the domain's configuration.
 const HIGH_WATER_MARK: &str = "rowIdHighWaterMark";
+/// Ids that a commit may use up, with those that it skips; a writer's own numbers beyond that are given anew.
+const IDS_PER_COMMIT_MAX: i64 = 1 << 40;
 /// Says in `commitInfo.tags` whether rows kept their ids.
 const PRESERVED_TAG: &str = "delta.rowTracking.preserved";
 
@@ -120,7 +122,7 @@ pub fn numbers_rows(protocol: &Protocol, metadata: &Metadata) -> bool {
 
 fn assign_ids(inputs: Plan<'_>, rebase: &mut Rebase) -> Result<(), Refusal> {
     if !numbers_rows(inputs.protocol, inputs.metadata) {
-        return Ok(());
+        return check_own_mark(inputs);
     }
     if own_domain(inputs.candidate).is_some_and(|(_, domain)| domain.removed) {
         return Err(Refusal::new(
@@ -155,7 +157,7 @@ fn assign_ids(inputs: Plan<'_>, rebase: &mut Rebase) -> Result<(), Refusal> {
         set_ids(rebase, *index, add, RowIds { base_row_id: Some(first), default_row_commit_version: version });
     }
     if !keeps_ids && (!fresh.is_empty() || own_domain(inputs.candidate).is_some()) {
-        set_mark(inputs.candidate, mark, rebase)?;
+        set_mark(inputs.candidate, mark, rebase);
     }
     Ok(())
 }
@@ -214,10 +216,14 @@ fn are_well_numbered(inputs: Plan<'_>, fresh: &[(usize, &AddFile)]) -> Result<bo
     let disjoint = ranges.windows(2).all(|pair| matches!(pair, [(_, end), (first, _)] if end <= first));
     let highest = ranges.iter().map(|(_, end)| end - 1).max().unwrap_or(inputs.mark).max(inputs.mark);
     let said = match own_domain(inputs.candidate) {
-        Some((_, domain)) => high_water_mark(Some(domain)).unwrap_or(-1),
+        Some((_, domain)) => match high_water_mark(Some(domain)) {
+            Ok(said) => said,
+            Err(_) => return Ok(false),
+        },
         None => inputs.mark,
     };
-    Ok(disjoint && said >= highest)
+    // Ids may be skipped, but a mark near the last one there is would leave none for those who come later.
+    Ok(disjoint && said >= highest && said.saturating_sub(inputs.mark) <= IDS_PER_COMMIT_MAX)
 }
 
 /// Numbers that stand for "this very commit" move with it; others are of files that came earlier.
@@ -253,26 +259,40 @@ fn too_many_rows(add: &AddFile) -> Refusal {
         .file(&add.path)
 }
 
+/// What will be the mark once rows are numbered (again): one that nobody can read would stop every commit then, a lower
+/// one would have ids given twice. Where rows are numbered now it is written anew.
+fn check_own_mark(inputs: Plan<'_>) -> Result<(), Refusal> {
+    let Some((_, domain)) = own_domain(inputs.candidate).filter(|(_, domain)| !domain.removed) else { return Ok(()) };
+    let refuse = |reason: &str, text: String| Err(Refusal::invalid(reason, text));
+    match high_water_mark(Some(domain)) {
+        Err(refusal) => refuse("ROW_ID_HIGH_WATER_MARK", refusal.message.clone()),
+        Ok(mark) if mark < inputs.mark => {
+            refuse("ROW_ID_HIGH_WATER_MARK", format!("{HIGH_WATER_MARK} falls from {} to {mark}", inputs.mark))
+        }
+        Ok(_) => Ok(()),
+    }
+}
+
 fn own_domain(candidate: &Candidate) -> Option<(usize, &DomainMetadata)> {
     candidate.actions.domains.iter().enumerate().find(|(_, domain)| domain.domain == ROW_TRACKING_DOMAIN)
 }
 
-fn set_mark(candidate: &Candidate, mark: i64, rebase: &mut Rebase) -> Result<(), Refusal> {
-    let malformed =
-        |_| Refusal::invalid("ROW_ID_HIGH_WATER_MARK", format!("the domain {ROW_TRACKING_DOMAIN} is no object"));
+/// Other members of the domain's configuration stay. A text that readers might take differently, or not at all, is
+/// written anew.
+fn set_mark(candidate: &Candidate, mark: i64, rebase: &mut Rebase) {
+    let anew = || json!({ HIGH_WATER_MARK: mark }).to_string();
     match own_domain(candidate) {
         Some((index, domain)) => {
             if high_water_mark(Some(domain)).ok() != Some(mark) {
-                let text = if domain.configuration.trim().is_empty() { "{}" } else { &domain.configuration };
-                let text = set_path(text, &[HIGH_WATER_MARK], &Value::from(mark)).map_err(malformed)?;
-                rebase.domains.insert(index, text);
+                let is_sound = parse_strict(&domain.configuration).is_ok_and(|found| found.is_object());
+                let edited = set_path(&domain.configuration, &[HIGH_WATER_MARK], &Value::from(mark));
+                rebase.domains.insert(index, edited.ok().filter(|_| is_sound).unwrap_or_else(anew));
             }
         }
         None => {
-            let configuration = json!({ HIGH_WATER_MARK: mark }).to_string();
-            let line = json!({"domainMetadata": {"domain": ROW_TRACKING_DOMAIN, "configuration": configuration, "removed": false}});
+            let line =
+                json!({"domainMetadata": {"domain": ROW_TRACKING_DOMAIN, "configuration": anew(), "removed": false}});
             rebase.appended.push(line.to_string());
         }
     }
-    Ok(())
 }

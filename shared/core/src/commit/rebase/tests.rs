@@ -156,6 +156,64 @@ async fn a_mark_that_cannot_be_read_is_no_mark() {
     assert_eq!((found.adds, found.appended), ([(0, set(0, 1))].into(), vec![mark(2).to_string()]));
 }
 
+/// What a client says of the mark may be anything; what is published can be read by every later commit.
+#[tokio::test]
+async fn a_mark_of_the_commit_that_cannot_be_read_is_written_anew() {
+    let nested = format!(r#"{{"rowIdHighWaterMark":8,"x":{}{}}}"#, "[".repeat(70), "]".repeat(70));
+    let odd = [
+        r#"{"rowIdHighWaterMark":8,"rowIdHighWaterMark":"X"}"#,
+        r#"{"rowIdHighWaterMark":8,"rowIdHighWaterMark":8}"#,
+        r#"{"rowIdHighWaterMark":8,"\u0072owIdHighWaterMark":9}"#,
+        r#"{"rowIdHighWaterMark":8,"other":{"a":1,"a":2}}"#,
+        r#"{"rowIdHighWaterMark":1e30}"#,
+        r#"{"rowIdHighWaterMark":8"#,
+        "[8]",
+        "null",
+        "",
+        &nested,
+    ];
+    let written = json!({"rowIdHighWaterMark": 8}).to_string();
+    for text in odd {
+        for first in [numbered("c", 6, 1), add("c", 0)] {
+            let candidate = vec![first, domain("delta.rowTracking", text), append("c")];
+            let found = rebase(table(json!({})).candidate(candidate)).await;
+            assert_eq!(found.domains, [(0, written.clone())].into(), "{text}");
+        }
+        // Without a file, where nothing was numbered yet.
+        let none = Scene::table(&[], &FEATURES, json!({}));
+        let candidate = vec![domain("delta.rowTracking", text), info("X", json!({}))];
+        let found = rebase(none.candidate(candidate)).await;
+        assert_eq!(found.domains, [(0, json!({"rowIdHighWaterMark": -1}).to_string())].into(), "{text}");
+        // Where rows are not numbered it is not ours to write.
+        for table in [
+            Scene::table(&[], &["appendOnly", "domainMetadata"], json!({})),
+            table(json!({"delta.rowTrackingSuspended": "true"})),
+        ] {
+            let candidate = vec![domain("delta.rowTracking", text), info("X", json!({}))];
+            let outcome = table.candidate(candidate).outcome().await;
+            assert_eq!(outcome, "InvalidCommitException ROW_ID_HIGH_WATER_MARK", "{text}");
+        }
+    }
+    // What else the writer keeps there stays.
+    let candidate = vec![add("c", 0), domain("delta.rowTracking", r#"{"a":1.50,"rowIdHighWaterMark":2}"#), append("c")];
+    let found = rebase(table(json!({})).candidate(candidate)).await;
+    assert_eq!(found.domains, [(0, r#"{"a":1.50,"rowIdHighWaterMark":8}"#.to_owned())].into());
+}
+
+#[tokio::test]
+async fn a_commit_does_not_use_up_the_row_ids() {
+    let far = i64::MAX - 10;
+    for (base, said) in [(6, i64::MAX), (6, 1 << 50), (far, far + 2)] {
+        let candidate = vec![numbered("c", base, 1), mark(said), append("c")];
+        let found = rebase(table(json!({})).candidate(candidate)).await;
+        assert_eq!(found.domains, [(0, json!({"rowIdHighWaterMark": 8}).to_string())].into(), "{base} {said}");
+    }
+    let suspended = || table(json!({"delta.rowTrackingSuspended": "true"}));
+    for (said, outcome) in [(5, "admitted"), (9, "admitted"), (4, "InvalidCommitException ROW_ID_HIGH_WATER_MARK")] {
+        assert_eq!(suspended().candidate(vec![mark(said), info("X", json!({}))]).outcome().await, outcome, "{said}");
+    }
+}
+
 #[tokio::test]
 async fn a_winner_that_switches_row_tracking_on_is_followed() {
     let plain = Scene::table(&[], &["appendOnly"], json!({})).with_files([add("a", 0)]);

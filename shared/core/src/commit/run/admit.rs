@@ -121,14 +121,14 @@ impl Run<'_> {
             {
                 if proof.seen_under != *under {
                     files::check_existence(self.ctx, candidate, &proof.checked.etags).await?;
-                    check_vectors(self.ctx, &view.root, candidate).await?;
+                    check_vectors(self.ctx, &view.root, candidate, &admission.known).await?;
                     proof.seen_under.clone_from(under);
                 }
             }
             _ => {
                 let seen = self.ahead.seen(self.ctx, under);
                 let checked = files::check_files(self.ctx, candidate, admission, seen).await?;
-                check_vectors(self.ctx, &view.root, candidate).await?;
+                check_vectors(self.ctx, &view.root, candidate, &admission.known).await?;
                 self.proved = Some(Proof { seen_under: under.clone(), admission: admission.clone(), checked });
             }
         }

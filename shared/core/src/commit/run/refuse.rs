@@ -2,7 +2,6 @@
 
 use super::{Run, Staged, Step};
 use crate::commit::ahead::Ahead;
-use crate::commit::alarm::{self, Alarm, AlarmKind};
 use crate::commit::claim;
 use crate::commit::content;
 use crate::commit::context::{Context, Transacted};
@@ -10,6 +9,7 @@ use crate::commit::error::CommitError;
 use crate::commit::fold;
 use crate::commit::head::{self, Head};
 use crate::commit::keys::ProposalId;
+use crate::commit::log_state;
 use crate::commit::log_store::Look;
 use crate::commit::proposal::{Proposal, Status};
 use crate::commit::verdict::Refusal;
@@ -23,12 +23,8 @@ impl Run<'_> {
         refusal: Refusal,
         status: Status,
     ) -> Result<Step, CommitError> {
-        tracing::info!(proposal = %proposal.id, root = %proposal.root, exception = ?refusal.exception,
-            reason = refusal.reason, message = refusal.message, "refused");
-        Ok(match claim::refuse(self.ctx, head, proposal, refusal, status).await? {
-            Some(stored) => Step::Done(Box::new(stored)),
-            None => Step::Again,
-        })
+        let stored = claim::refuse(self.ctx, head, proposal, refusal, status).await?;
+        Ok(stored.map_or(Step::Again, |stored| Step::Done(Box::new(stored))))
     }
 
     /// The log cannot be read: refuse, without a view.
@@ -37,12 +33,7 @@ impl Run<'_> {
         let lookup = view::load_lookup(self.ctx, root, self.id).await?;
         let head = head::load(&*self.ctx.ports().items, root).await?;
         let head = head.unwrap_or_else(|| Head::fresh(root));
-        let kind = [AlarmKind::VersionRewritten, AlarmKind::LogBehindHead].into_iter();
-        let reasons = ["LOG_REWRITTEN", "LOG_BEHIND_HEAD"];
-        for (kind, _) in kind.zip(reasons).filter(|(_, reason)| *reason == refusal.reason) {
-            let alarm = Alarm::new(kind, head.version, "judged", &refusal.message, self.ctx.now_ms());
-            alarm::raise(self.ctx, root, head.generation, alarm).await?;
-        }
+        log_state::alarm_of(self.ctx, &head, &refusal).await?;
         let proposal = match self.stored(lookup.as_ref()).await? {
             Some(stored) if stored.status.is_final() => return Ok(Step::Done(Box::new(stored))),
             Some(stored) => stored,

@@ -41,6 +41,7 @@ pub use stats::row_count;
 pub use vectors::check_deletion_vectors;
 
 use super::candidate::Candidate;
+use super::isolation::ROW_TRACKING_DOMAIN;
 use super::partition_values::check_values;
 use super::verdict::{Exception, Refusal, clip};
 use crate::delta::features;
@@ -71,11 +72,22 @@ pub fn check_features(candidate: &Candidate, protocol: &Protocol) -> Result<(), 
         actions.adds.iter().find(|add| add.base_row_id.is_some()).map(|add| format!("baseRowId of {}", add.path));
     let row_version = actions.adds.iter().find(|add| add.default_row_commit_version.is_some());
     let row_version = row_version.map(|add| format!("defaultRowCommitVersion of {}", add.path));
+    let clustered = actions.adds.iter().find(|add| add.others.members().contains_key("clusteringProvider"));
+    let clustered = clustered.map(|add| format!("clusteringProvider of {}", add.path));
+    let has_domain = |name: &str| {
+        let found = actions.domains.iter().any(|domain| domain.domain == name && !domain.removed);
+        found.then(|| format!("the metadata domain `{name}`"))
+    };
     let cdc = actions.cdc.first().map(|cdc| format!("the change-feed file {}", cdc.path));
     for (feature, found, class) in [
         ("changeDataFeed", cdc, "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"),
         ("domainMetadata", domain, "DELTA_DOMAIN_METADATA_NOT_SUPPORTED"),
-        ("rowTracking", row_id.or(row_version), "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"),
+        (
+            "rowTracking",
+            row_id.or(row_version).or_else(|| has_domain(ROW_TRACKING_DOMAIN)),
+            "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE",
+        ),
+        ("clustering", clustered.or_else(|| has_domain("delta.clustering")), "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE"),
     ] {
         if let Some(found) = found.filter(|_| !features::has(protocol, feature)) {
             return Err(Refusal::new(

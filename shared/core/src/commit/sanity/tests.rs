@@ -301,6 +301,8 @@ fn features_are_there_for_what_needs_them() {
     let numbered = with(add("a"), "baseRowId", json!(0));
     let dated = with(add("a"), "defaultRowCommitVersion", json!(0));
     let cdc = json!({"cdc": {"path": "_change_data/c", "partitionValues": {}, "size": 1, "dataChange": false}});
+    let clustered = with(add("a"), "clusteringProvider", json!("liquid"));
+    let system = |name: &str, removed: bool| json!({"domainMetadata": {"domain": name, "configuration": "{}", "removed": removed}});
     let protocol = |features: &[&str]| Protocol {
         min_reader_version: 1,
         min_writer_version: 7,
@@ -317,6 +319,15 @@ fn features_are_there_for_what_needs_them() {
         (dated, &["rowTracking"][..], None),
         (cdc.clone(), &[][..], Some("FEATURE_MISSING")),
         (cdc, &["changeDataFeed"][..], None),
+        (clustered.clone(), &["domainMetadata"][..], Some("FEATURE_MISSING")),
+        (clustered, &["clustering"][..], None),
+        (with(add("a"), "clusteringProvider", Value::Null), &[][..], None),
+        (system("delta.clustering", false), &["domainMetadata"][..], Some("FEATURE_MISSING")),
+        (system("delta.clustering", false), &["domainMetadata", "clustering"][..], None),
+        (system("delta.clustering", true), &["domainMetadata"][..], None),
+        (system("delta.rowTracking", false), &["domainMetadata"][..], Some("FEATURE_MISSING")),
+        (system("delta.rowTracking", false), &["domainMetadata", "rowTracking"][..], None),
+        (system("delta.rowTracking", true), &["domainMetadata"][..], None),
     ] {
         let candidate = Candidate::parse(&root(), Version(5), text(&[line]).into()).unwrap();
         let found = check_features(&candidate, &protocol(features)).err().map(|refusal| refusal.reason.clone());

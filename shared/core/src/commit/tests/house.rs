@@ -71,10 +71,29 @@ async fn what_has_no_verdict_is_sent_again_and_expires_in_the_end() {
     let report = house(&kit).await;
     assert_eq!((report.expired, report.forgotten), (1, 1));
     assert_eq!(short(&kit.judge(&lost).await), "expired", "its id has a verdict");
-    assert!(kit.table.get(&lost.key.key()).await.is_none());
+    assert!(kit.table.get(&lost.key.key()).await.is_some(), "it says which files are spared for a while");
     kit.table.world.clock.advance_ms(31 * DAY_MS);
     assert_eq!(house(&kit).await, Report { forgotten: 1, ..Report::default() });
-    assert!(!is_known(&kit, 2).await);
+    assert!(!is_known(&kit, 2).await && kit.table.get(&lost.key.key()).await.is_none());
+}
+
+/// However short verdicts are kept, nobody is given up before sweeps give him up.
+#[tokio::test]
+async fn nothing_without_a_verdict_expires_before_two_weeks() {
+    let mut kit = Kit::unpartitioned(json!({})).await;
+    kit.app.settings.verdict_retention_ms = DAY_MS;
+    kit.propose(1, 1, &[kit.file("a.parquet").await, append_info()]).await;
+    let slow = kit.stage(2, 2, &[kit.file("b.parquet").await, append_info()]).await;
+    for _ in 0..2 {
+        kit.table.world.clock.advance_ms(7 * DAY_MS);
+        assert_eq!(house(&kit).await.expired, 0);
+    }
+    assert!(kit.table.get(&slow.key.key()).await.is_some());
+    kit.table.world.clock.advance_ms(1);
+    assert_eq!(house(&kit).await.expired, 1);
+    kit.table.world.clock.advance_ms(DAY_MS + 1);
+    house(&kit).await;
+    assert!(kit.table.get(&slow.key.key()).await.is_none());
 }
 
 #[tokio::test]

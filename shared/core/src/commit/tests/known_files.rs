@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::kit::Kit;
+use super::kit::{Kit, short};
 use crate::commit::verdict::Verdict;
+use crate::delta::deletion_vector::of_old_format;
 use crate::delta::testkit::{TABLE_ID, append_info, creation_of, parquet_rows, remove_line};
 
 /// The first two rows of a file, deleted.
@@ -127,4 +128,38 @@ async fn a_footer_without_its_data_is_no_file() {
         let verdict = kit.propose(1, 1, &[add, append_info()]).await;
         assert_eq!(said(&verdict), expected, "{} of {length}: {:?}", cut.len(), verdict.refusal());
     }
+}
+
+/// What was written in the older format is for its engine to say; what is new is for all.
+#[tokio::test]
+async fn a_vector_of_the_older_format_may_come_back_and_may_not_be_new() {
+    let refused = "rejected InvalidCommitException DELETION_VECTOR_OLD_FORMAT";
+    let under = |add: &Value, vector: Value| {
+        let mut add = add.clone();
+        let mut stats = whole();
+        stats["tightBounds"] = json!(false);
+        add["add"]["stats"] = json!(stats.to_string());
+        add["add"]["deletionVector"] = vector;
+        add
+    };
+    for (operation, expected) in [("RESTORE", "committed 3"), ("DELETE", refused)] {
+        let kit = Kit::with_vectors(json!({})).await;
+        let add = live(&kit, ID, whole()).await;
+        // Somebody deleted rows 0 and 1; the table is taken back to rows 0 and 2.
+        let mut gone = remove_line("a.parquet", 1);
+        kit.table.log(2, &[gone.clone(), under(&add, two_rows()), append_info()]).await;
+        gone["remove"]["deletionVector"] = two_rows();
+        let info = json!({"commitInfo": {"operation": operation, "readSet": {"v": 1}}});
+        let verdict = kit.propose(3, 1, &[gone, under(&add, json!(of_old_format())), info]).await;
+        assert_eq!(short(&verdict), expected, "{operation}");
+    }
+    // A live file is named once more, as it is.
+    let kit = Kit::with_vectors(json!({})).await;
+    let add = live(&kit, ID, whole()).await;
+    let old = under(&add, json!(of_old_format()));
+    kit.table.log(2, &[remove_line("a.parquet", 1), old.clone(), append_info()]).await;
+    let mut again = old;
+    again["add"]["dataChange"] = json!(false);
+    let info = json!({"commitInfo": {"operation": "COMPUTE STATS"}});
+    assert_eq!(short(&kit.propose(3, 2, &[again, info]).await), "committed 3");
 }

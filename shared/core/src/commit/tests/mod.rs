@@ -21,3 +21,4 @@ mod rows;
 mod schema;
 mod schema_properties;
 mod state;
+mod wide_groups;

@@ -446,6 +446,7 @@ fn modes() -> impl Strategy<Value = Mode> {
 fn much_is_admitted() {
     let mut runner = TestRunner::deterministic();
     let mut found: BTreeMap<&str, Admitted> = BTreeMap::new();
+    let (mut merging, mut undoing) = (0, 0);
     for _ in 0..60 {
         let programs = programs().new_tree(&mut runner).unwrap().current();
         for (name, mode) in [("off", Mode::WithoutVectors), ("vectors", Mode::Vectors), ("rows", Mode::Rows)] {
@@ -454,11 +455,16 @@ fn much_is_admitted() {
             all.concurrent += admitted.concurrent;
             all.merged += admitted.merged;
             all.undone += admitted.undone;
+            merging += usize::from(mode == Mode::Rows && admitted.merged > 0);
+            undoing += usize::from(mode == Mode::Rows && admitted.undone > 0);
         }
     }
     let (off, vectors, rows) = (found["off"], found["vectors"], found["rows"]);
     assert!(off.concurrent >= 40, "{found:?}");
     assert_eq!((off.merged, off.undone, vectors.merged), (0, 0, 0), "{found:?}");
-    assert!(vectors.undone > 0 && rows.undone > 0 && rows.merged > 0, "{found:?}");
+    assert!(vectors.undone > 0, "{found:?}");
+    // Histories in which rows are merged, and in which a move is taken back: without them the property says nothing of these.
+    assert!(rows.merged >= 12 && merging >= 10, "{merging} of 60 histories merge: {found:?}");
+    assert!(rows.undone >= 3 && undoing >= 3, "{undoing} of 60 histories take back: {found:?}");
     assert!(rows.concurrent > vectors.concurrent, "{found:?}");
 }

@@ -8,12 +8,13 @@ use super::kit::{Kit, short, verdict};
 use crate::commit::door::judge_one;
 use crate::commit::facts::AtRead;
 use crate::commit::head::{self, Fence};
+use crate::commit::housekeeping::keep_house;
 use crate::commit::keys::ProposalId;
 use crate::commit::view::{self, View, ViewError};
 use crate::delta::log::{checkpoint_key, log_key};
 use crate::delta::testkit::{Form, append_info, creation_of, remove_line};
 use crate::delta::{AddFile, FileKey, Version, snapshot};
-use crate::store::{ObjectKey, Objects, ReadItems, ReadObjects, StoreErrorKind};
+use crate::store::{Items, ObjectKey, Objects, ReadItems, ReadObjects, StoreErrorKind};
 use uuid::Uuid;
 
 fn id(number: u128) -> ProposalId {
@@ -346,4 +347,83 @@ async fn a_log_of_which_a_checkpoint_is_left_goes_on_behind_it() {
     assert_eq!(short(&other.propose(2, 9, &second).await), "committed 2");
     let latest = snapshot::load(&*other.table.world.objects, &other.table.root, None).await.unwrap();
     assert_eq!((latest.version, latest.live.len()), (Version(2), 2));
+}
+
+/// A version is deleted that the head knows of, by somebody who cleans up too much. With the state at hand a commit needs
+/// none of it, and would extend a log that nobody can read any more.
+#[tokio::test]
+async fn a_log_with_a_gap_behind_a_cached_head_is_not_extended() {
+    for gone in [0, 1, 2, 3] {
+        for is_warm in [true, false] {
+            let kit = Kit::unpartitioned(json!({})).await;
+            for version in 1..=4 {
+                let lines = [kit.file(&format!("{version}.parquet")).await, append_info()];
+                assert_eq!(short(&kit.propose(version, version as u128, &lines).await), format!("committed {version}"));
+            }
+            let bytes = kit.table.version(gone).await.unwrap();
+            kit.table.delete_log(gone).await;
+            let next = if is_warm { kit.clone() } else { kit.cold() };
+            let lines = [kit.file("next.parquet").await, append_info()];
+            let torn = next.propose(5, 50, &lines).await;
+            assert_eq!(short(&torn), "rejected DamagedLogException LOG_GAP", "{gone} {is_warm}");
+            assert_eq!(alarms(&kit).await, ["LOG_GAP 4 seen 1"], "{gone} {is_warm}");
+            // Restored, it goes on.
+            kit.table.put(&format!("_delta_log/{gone:020}.json"), &bytes).await;
+            assert_eq!(short(&next.propose(5, 51, &lines).await), "committed 5", "{gone} {is_warm}");
+        }
+    }
+}
+
+/// What a checkpoint or a compaction stands for may be cleaned up, and nothing is read for it.
+#[tokio::test]
+async fn a_log_that_was_cleaned_up_behind_a_cached_head_is_extended() {
+    for form in [Form::Classic, Form::Parts(2), Form::Sidecars(crate::delta::log::MainFile::Json, 2)] {
+        let kit = Kit::unpartitioned(json!({})).await;
+        for version in 1..=4 {
+            let lines = [kit.file(&format!("{version}.parquet")).await, append_info()];
+            kit.propose(version, version as u128, &lines).await;
+        }
+        let at = snapshot::load(&*kit.table.world.objects, &kit.table.root, Some(Version(3))).await.unwrap();
+        kit.table.checkpoint_as(&at, form).await;
+        for version in 0..=3 {
+            kit.table.delete_log(version).await;
+        }
+        let staged = kit.stage(5, 5, &[kit.file("5.parquet").await, append_info()]).await;
+        let before = kit.table.world.objects.object_usage();
+        assert_eq!(short(&kit.judge(&staged).await), "committed 5", "{form:?}");
+        let used = kit.table.world.objects.object_usage().since(&before);
+        assert_eq!((used.lists, used.puts), (1, 1), "{form:?}");
+        assert!(alarms(&kit).await.is_empty());
+    }
+}
+
+/// Further back than a listing shows, the hourly look at the log finds it.
+#[tokio::test]
+async fn a_gap_far_behind_is_alarmed_by_the_housekeeping() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    for version in 1..=60 {
+        kit.table.log(version, &[append_info()]).await;
+    }
+    let first = [kit.file("a.parquet").await, append_info()];
+    assert_eq!(short(&kit.propose(61, 1, &first).await), "committed 61");
+    keep_house(kit.ctx(), &kit.table.root).await.unwrap();
+    assert!(alarms(&kit).await.is_empty());
+    kit.table.delete_log(7).await;
+    for seen in 1..=2 {
+        keep_house(kit.ctx(), &kit.table.root).await.unwrap();
+        assert_eq!(alarms(&kit).await, [format!("LOG_GAP 61 seen {seen}")]);
+    }
+    // Whoever has to read the log refuses.
+    let items = &kit.table.world.items;
+    let key = crate::commit::keys::head(&kit.table.root);
+    let mut head = head::load(&**items, &kit.table.root).await.unwrap().unwrap();
+    head.state = None;
+    items.put(&key, head.encode().unwrap(), crate::store::Condition::Always).await.unwrap();
+    let torn = kit.cold().propose(62, 2, &[kit.file("b.parquet").await, append_info()]).await;
+    assert_eq!(short(&torn), "rejected DamagedLogException LOG_GAP");
+}
+
+async fn alarms(kit: &Kit) -> Vec<String> {
+    let page = crate::commit::alarm::of_table(&*kit.table.world.items, &kit.table.root, 10, None).await.unwrap();
+    page.alarms.iter().map(|alarm| format!("{} {} seen {}", alarm.kind.name(), alarm.version, alarm.seen)).collect()
 }

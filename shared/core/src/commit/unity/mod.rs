@@ -2,11 +2,13 @@
 //!
 //! The one catalog is a deployment's own: its schemas are the databases of the Glue-compatible catalog, its tables their
 //! tables. A table that was created here has a UUID, which its commit calls name (`table_item` finds the table by it).
-//! `commits` has the commit calls, `tables` and `schemas` what clients ask before, `columns` the types, `delta` the newer
+//! `commits` has the commit calls, `tables` and `schemas` what clients ask before, `credentials` says that there are none,
+//! `columns` the types, `delta` the newer
 //! Delta API over the same tables.
 
 mod columns;
 mod commits;
+mod credentials;
 mod delta;
 mod error;
 mod names;
@@ -43,7 +45,8 @@ enum Call {
     DropTable,
     Commit,
     Commits,
-    Credentials,
+    TableCredentials,
+    PathCredentials,
 }
 
 const fn route(method: Method, path: &'static str, call: Call) -> Route<Call> {
@@ -65,8 +68,8 @@ const ROUTES: &[Route<Call>] = &[
     route(Method::Delete, "/tables/{full_name}", Call::DropTable),
     route(Method::Post, "/delta/preview/commits", Call::Commit),
     route(Method::Get, "/delta/preview/commits", Call::Commits),
-    route(Method::Post, "/temporary-table-credentials", Call::Credentials),
-    route(Method::Post, "/temporary-path-credentials", Call::Credentials),
+    route(Method::Post, "/temporary-table-credentials", Call::TableCredentials),
+    route(Method::Post, "/temporary-path-credentials", Call::PathCredentials),
 ];
 
 /// Methods that are served at a path, given by its segments behind [`BASE`].
@@ -149,9 +152,8 @@ async fn answer(ctx: Context<'_>, request: Request<'_>) -> Result<Value, UnityEr
         Call::DropTable => tables::delete(ctx, name).await,
         Call::Commit => commits::commit(ctx, request.body()?).await,
         Call::Commits => commits::list(ctx, request).await,
-        Call::Credentials => {
-            Err(UnityError::unimplemented("no credentials are given out: clients read and write S3 with their own"))
-        }
+        Call::TableCredentials => credentials::of_table(ctx, request.body()?).await,
+        Call::PathCredentials => credentials::of_path(ctx, request.body()?),
     }
 }
 

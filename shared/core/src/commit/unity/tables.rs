@@ -79,6 +79,13 @@ pub(super) async fn by_id(ctx: Context<'_>, table_id: &str) -> Result<Found, Uni
     Ok(Found { id, root })
 }
 
+/// The place of a table that was created or staged by these calls.
+pub(super) async fn place_of(ctx: Context<'_>, table_id: &str) -> Result<Location, UnityError> {
+    let missing = || UnityError::not_found(format!("there is no table with the id {table_id}"));
+    let id = Uuid::try_parse(table_id).map_err(|_| missing())?;
+    Ok(entry(ctx, id).await?.ok_or_else(missing)?.location)
+}
+
 async fn entry(ctx: Context<'_>, id: Uuid) -> Result<Option<TableEntry>, UnityError> {
     let item = ctx.ports().items.get(&table_item::key(id), Consistency::Strong).await.map_err(CatalogError::from)?;
     item.map(|item| table_item::decode(&item).map_err(|error| CatalogError::from(error).into())).transpose()

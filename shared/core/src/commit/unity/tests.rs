@@ -150,7 +150,9 @@ async fn trouble_has_the_status_that_clients_know() {
         ("GET", "delta/preview/commits", json!({"table_id": id, "start_version": 2, "end_version": 1}), 400),
         ("DELETE", "schemas/unity.d", Value::Null, 400),
         ("PATCH", "tables/unity.d.t", json!({}), 404),
-        ("POST", "temporary-table-credentials", json!({}), 501),
+        ("POST", "temporary-table-credentials", json!({}), 400),
+        ("POST", "temporary-table-credentials", json!({"table_id": id, "operation": "OWN"}), 400),
+        ("POST", "temporary-path-credentials", json!({"url": "s3://lake/x", "operation": "READ"}), 400),
     ] {
         let (found, answer) = client.call(method, path, body.clone()).await;
         assert_eq!(found, status, "{method} {path} {body}: {answer}");
@@ -166,6 +168,35 @@ async fn trouble_has_the_status_that_clients_know() {
     bare.ok("POST", "schemas", json!({"name": "d", "catalog_name": "unity"})).await;
     let (status, answer) = bare.call("POST", "staging-tables", place("d", "t")).await;
     assert_eq!((status, &answer["error_code"]), (400, &json!("FAILED_PRECONDITION")));
+}
+
+/// Nothing that is answered is a key.
+#[tokio::test]
+async fn no_credentials_are_given_out() {
+    let client = Client::new();
+    client.ok("POST", "schemas", json!({"name": "d", "catalog_name": "unity"})).await;
+    let place = json!({"catalog_name": "unity", "schema_name": "d", "name": "t"});
+    let staged = client.ok("POST", "staging-tables", place).await;
+    let (id, location) = (staged["id"].as_str().unwrap(), staged["staging_location"].as_str().unwrap());
+    let other = "80a083e8-7026-4e79-81be-64bd76c43a11";
+    for (path, asked, url) in [
+        ("temporary-table-credentials", json!({"table_id": id, "operation": "READ_WRITE"}), location),
+        ("temporary-table-credentials", json!({"table_id": id, "operation": "READ"}), location),
+        ("temporary-table-credentials", json!({"table_id": other, "operation": "READ"}), ""),
+        ("temporary-table-credentials", json!({"table_id": "x", "operation": "READ"}), ""),
+        ("temporary-path-credentials", json!({"url": "s3://lake/x", "operation": "PATH_READ"}), "s3://lake/x"),
+    ] {
+        let answer = client.ok("POST", path, asked.clone()).await;
+        let names: Vec<&str> = answer.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(names, ["expiration_time", "url"], "{asked}");
+        assert_eq!(answer["url"], url, "{asked}");
+    }
+    for path in [
+        format!("delta/v1/staging-tables/{id}/credentials"),
+        "delta/v1/temporary-path-credentials?location=s3://lake/x&operation=READ".to_owned(),
+    ] {
+        assert_eq!(client.ok("GET", &path, Value::Null).await, json!({"storage-credentials": []}), "{path}");
+    }
 }
 
 #[tokio::test]

@@ -182,9 +182,18 @@ pub async fn read(objects: &dyn ReadObjects, root: &Location, vector: &DeletionV
     decode(vector, &payload_of(objects, root, vector, Reach::Anywhere).await?)
 }
 
+/// Whether a table has, or had, a vector before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// It must be written so that every engine reads it: absolute paths begin with `s3://`, inline vectors have no offset, and
+    /// the format is the one of the protocol.
+    New,
+    /// How it was written was for its writer to say.
+    Known,
+}
+
 /// Reads a vector of a commit that is not in the log yet, and compares it with all that is claimed of it. It must lie
-/// below the table's root, and be written so that every engine reads it: absolute paths begin with `s3://`, inline vectors
-/// have no offset, and the format is the one of the protocol.
+/// below the table's root.
 ///
 /// `num_records`: rows of the file, deleted ones included.
 pub async fn check(
@@ -192,17 +201,37 @@ pub async fn check(
     root: &Location,
     vector: &DeletionVector,
     num_records: Option<u64>,
+    age: Age,
 ) -> Result<RowSet, VectorError> {
     let num_records = num_records.ok_or(VectorError::MissingNumRecords)?;
-    check_spelling(vector)?;
+    if age == Age::New {
+        check_spelling(vector)?;
+    }
     let payload = payload_of(objects, root, vector, Reach::Inside).await?;
     let rows = decode(vector, &payload)?;
-    if !rows::is_portable(&payload) {
+    if age == Age::New && !rows::is_portable(&payload) {
         return Err(VectorError::OldFormat);
     }
     match rows.max() {
         Some(row) if row >= num_records => Err(VectorError::RowIndex { row, num_records }),
         _ => Ok(rows),
+    }
+}
+
+/// Rows 0 and 2, inline, as the older format has them.
+#[cfg(test)]
+pub(crate) fn of_old_format() -> DeletionVector {
+    let mut native = rows::MAGIC_NATIVE.to_le_bytes().to_vec();
+    let bitmap = hex::decode("3a30000001000000000001001000000000000200").unwrap();
+    native.extend(1_u32.to_le_bytes());
+    native.extend(u32::try_from(bitmap.len()).unwrap().to_le_bytes());
+    native.extend(&bitmap);
+    DeletionVector {
+        storage_type: "i".to_owned(),
+        path_or_inline_dv: z85::encode(&native),
+        offset: None,
+        size_in_bytes: i64::try_from(native.len()).unwrap(),
+        cardinality: 2,
     }
 }
 

@@ -93,7 +93,7 @@ async fn several_vectors_share_a_file_and_each_is_one_request() {
         let used = objects.object_usage().since(&before);
         assert_eq!((used.gets, used.heads, used.lists), (1, 0, 0));
         assert!(used.bytes_read <= vector.offset.unwrap() as u64 + vector.size_in_bytes as u64 + 8);
-        assert_eq!(&check(objects, &root(), vector, Some(set.max().unwrap() + 1)).await.unwrap(), set);
+        assert_eq!(&check(objects, &root(), vector, Some(set.max().unwrap() + 1), Age::New).await.unwrap(), set);
     }
     // A large one, and one far behind: the file's version is read by itself.
     let far = [(0_u64..600_000).filter(|row| row % 3 == 0).collect(), rows()];
@@ -111,13 +111,13 @@ async fn several_vectors_share_a_file_and_each_is_one_request() {
         path_or_inline_dv: "s3://lake/wh/t/deletion_vector_00000000-0000-0000-0000-000000000009.bin".into(),
         ..vectors[0].clone()
     };
-    assert_eq!(check(objects, &root(), &by_path, Some(30)).await.unwrap(), rows());
+    assert_eq!(check(objects, &root(), &by_path, Some(30), Age::New).await.unwrap(), rows());
     let relative = DeletionVector {
         storage_type: "r".into(),
         path_or_inline_dv: "deletion_vector_00000000-0000-0000-0000-000000000009.bin".into(),
         ..vectors[0].clone()
     };
-    assert_eq!(check(objects, &root(), &relative, Some(30)).await.unwrap(), rows());
+    assert_eq!(check(objects, &root(), &relative, Some(30), Age::New).await.unwrap(), rows());
     let again = write(objects, &root(), Uuid::from_u128(9), &[&rows()]).await;
     assert!(matches!(again, Err(ObjectError::PreconditionFailed(_))));
 }
@@ -134,7 +134,7 @@ async fn every_defect_has_its_class() {
         async move { objects.put(&at, bytes.into(), &PutOptions::default()).await.unwrap() }
     };
     let class = |vector: DeletionVector, records: Option<u64>| async move {
-        check(objects, &root(), &vector, records).await.map_err(|error| error.class())
+        check(objects, &root(), &vector, records, Age::New).await.map_err(|error| error.class())
     };
     assert_eq!(class(good.clone(), Some(30)).await, Err("DELTA_FILE_NOT_FOUND_DETAILED"));
     put(file.clone()).await;
@@ -164,7 +164,7 @@ async fn every_defect_has_its_class() {
         several[0] = version;
         put(several.clone()).await;
         for vector in &of_several {
-            let error = check(objects, &root(), vector, Some(700_000)).await.unwrap_err();
+            let error = check(objects, &root(), vector, Some(700_000), Age::New).await.unwrap_err();
             let names = (error.reason(), error.class());
             let expected = ("DELETION_VECTOR_FILE_VERSION", "LAKEWARDEN_DELETION_VECTOR_UNREADABLE");
             assert_eq!(names, expected, "{version} {vector:?}");
@@ -196,13 +196,7 @@ async fn new_vectors_are_written_so_that_every_engine_reads_them() {
         path_or_inline_dv: format!("{scheme}://lake/wh/t/deletion_vector_00000000-0000-0000-0000-000000000009.bin"),
         ..vectors[0].clone()
     };
-    // Rows 0 and 2, as the older format has them.
-    let mut native = rows::MAGIC_NATIVE.to_le_bytes().to_vec();
-    let bitmap = hex::decode("3a3000000100000000000100100000000000 0200".replace(' ', "")).unwrap();
-    native.extend(1_u32.to_le_bytes());
-    native.extend(u32::try_from(bitmap.len()).unwrap().to_le_bytes());
-    native.extend(&bitmap);
-    let old = vector("i", &z85::encode(&native), None, native.len() as i64, 2);
+    let old = of_old_format();
     let offset = DeletionVector { offset: Some(1), ..inline(&rows()) };
     for (vector, rows, expected) in [
         (path("s3"), rows(), None),
@@ -212,8 +206,9 @@ async fn new_vectors_are_written_so_that_every_engine_reads_them() {
         (old, [0, 2].into_iter().collect(), Some("DELETION_VECTOR_OLD_FORMAT")),
     ] {
         assert_eq!(read(objects, &root(), &vector).await.unwrap(), rows, "{vector:?}");
-        let found = check(objects, &root(), &vector, Some(30)).await.map_err(|error| error.reason());
+        let found = check(objects, &root(), &vector, Some(30), Age::New).await.map_err(|error| error.reason());
         assert_eq!(found.err(), expected, "{vector:?}");
+        assert_eq!(check(objects, &root(), &vector, Some(30), Age::Known).await.unwrap(), rows, "{vector:?}");
     }
 }
 

@@ -50,5 +50,5 @@ fn render(table: &TableRef, index: &IndexRef) -> Value {
     let type_of = |name: &String| table.keys.iter().find(|key| key.name == *name).map(|key| key.type_name.as_str());
     let keys: Vec<Value> =
         index.keys.iter().map(|name| json!({ "Name": name, "Type": type_of(name).unwrap_or_default() })).collect();
-    json!({ "IndexName": index.name, "Keys": keys, "IndexStatus": index.state.as_str() })
+    json!({ "IndexName": index.name, "Keys": keys, "IndexStatus": index.status() })
 }

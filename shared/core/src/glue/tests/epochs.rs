@@ -270,15 +270,10 @@ async fn a_crash_between_any_two_calls_loses_nothing() {
 }
 
 impl Wire {
-    /// Waits until no index is being created.
     async fn create_index_after_work(&self, name: &str, keys: &[&str]) {
-        while self.head().await.indexes.iter().any(|index| index.state == IndexState::Creating) {
-            self.work_once().await;
-        }
+        self.until_active().await;
         self.create_index(name, keys).await;
-        while self.head().await.indexes.iter().any(|index| index.state == IndexState::Creating) {
-            self.work_once().await;
-        }
+        self.until_active().await;
     }
 }
 

@@ -6,7 +6,7 @@ use crate::limits::SORT_KEY_MAX_BYTES;
 use crate::partition::KeyType;
 
 /// What is left of a key that is cut; the hash follows.
-const PLAIN_MAX_BYTES: usize = SORT_KEY_MAX_BYTES - HASH_BYTES - 1;
+pub(in crate::partition) const PLAIN_MAX_BYTES: usize = SORT_KEY_MAX_BYTES - HASH_BYTES - 1;
 
 /// How many leading positions are encoded alike in both epochs, and whether all are, so that the whole keys are the same.
 /// Positions beyond the types are text.

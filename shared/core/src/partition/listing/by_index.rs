@@ -1,9 +1,12 @@
 //! Finding rows by the entries of an index.
 //!
-//! Entries are in the order of the index, answers are in the order of the keys. So a page reads all entries that fit the
-//! filter, which say all values of their partitions, and shows the first of them behind its position. A walk therefore
-//! does not depend on the index: it goes on when the index is deleted, or made, between two pages.
+//! Entries are in the order of the index, answers are in the order of the keys. Where the filter says single values of the
+//! index's keys, entries are merged ([`super::groups`]). In all other cases a page reads all entries that fit the filter,
+//! which say all values of their partitions, and shows the first of them behind its position; a walk that would read them too
+//! often goes by keys instead. A walk therefore does not depend on the index: it goes on when the index is deleted, or made,
+//! between two pages.
 
+use super::groups::{Groups, Order};
 use super::guide::{MANY_RANGES, ROWS_PER_RANGE};
 use super::position::Position;
 use super::source::{Cursor, PlaceCursor, Reached, Reads, Row, Source, Stretch, View};
@@ -28,9 +31,9 @@ const LOOK_ITEMS: usize = 50;
 const LOOK_STEPS: usize = 2;
 
 /// Entries and stretches of an index, as rows of the table would be.
-struct Entries<'a> {
-    table: &'a TableRef,
-    index: u32,
+pub(super) struct Entries<'a> {
+    pub table: &'a TableRef,
+    pub index: u32,
 }
 
 #[async_trait::async_trait]
@@ -45,7 +48,27 @@ impl Source for Entries<'_> {
     }
 }
 
-/// The page, or none if there are too many entries.
+/// The page by entries that can be merged.
+pub(super) async fn list_merged(
+    reads: &Reads<'_>,
+    source: &dyn Source,
+    table: &TableRef,
+    listing: &Listing,
+    (index, plan, filter): (&IndexRef, &Plan, &Compiled),
+) -> Result<RowPage, CatalogError> {
+    let order = Order::new(table, index)
+        .ok_or_else(|| CatalogError::Broken("a key of an index is no key of its table".to_owned()))?;
+    let entries = Entries { table, index: index.number };
+    Groups::new(reads, &entries, (table, listing), order, (plan, filter)).page(source).await
+}
+
+/// How often a walk of such pages reads its entries, at most, in all: as often as the table has partitions.
+fn walk_max(table: &TableRef, segment: Segment) -> u64 {
+    let partitions = u64::try_from(table.approximate_partitions).unwrap_or(0);
+    (partitions / u64::from(segment.total.max(1))).max(ENTRIES_MAX)
+}
+
+/// The page, or none if there are too many entries for it, or for the pages to come.
 pub(super) async fn list_by_index(
     reads: &Reads<'_>,
     source: &dyn Source,
@@ -97,7 +120,11 @@ pub(super) async fn list_by_index(
         }
     };
     let found = futures::future::try_join_all(shards.iter().map(read_shard)).await?;
-    if reads.items() > max {
+    let behind = found.iter().flatten().filter(|values| listing.start.admits(&encode_key(&table.epoch_types, values)));
+    let pages = u64::try_from(behind.count().div_ceil(listing.limit.max(1))).unwrap_or(u64::MAX);
+    let entries = (reads.items() + ENTRIES_MAX).saturating_sub(max);
+    let is_often = pages > 1 && entries.saturating_mul(pages) > walk_max(table, listing.segment);
+    if reads.items() > max || is_often {
         return Ok(None);
     }
     list_by_values(reads, source, table, listing, found.into_iter().flatten()).await.map(Some)

@@ -15,7 +15,7 @@ use super::pace::{FIRST_STEP_ITEMS, Look, Pace};
 use super::position::Position;
 use super::source::{Cursor, Reached, Reads, Row, Source};
 use crate::catalog::CatalogError;
-use crate::partition::index_item::values_of;
+use crate::partition::index_item::texts_of;
 use crate::predicate::KeyRange;
 
 /// Rows of one step from which its values tell how many there are of a kind.
@@ -270,21 +270,25 @@ impl<'a> Lane<'a> {
         let mut looks = if *is_wide { 0 } else { LOOKS_PER_STEP };
         let mut ends: Option<Ends> = None;
         for (at, row) in rows.into_iter().enumerate() {
-            let values = values_of(&row.item)?;
-            let is_wanted = guide.filter.evaluate(&values)?;
+            let texts = texts_of(&row.item)?;
+            let is_wanted = guide.filter.evaluate(&texts)?;
+            let values = || -> Vec<String> { texts.iter().map(|text| (*text).to_owned()).collect() };
             if self.look.as_mut().is_some_and(|look| !look.count(&row.key)) {
                 self.end_look();
             }
             if self.look.is_none() && looks > 0 {
                 looks -= 1;
-                let refined = guide.refine(&row.key, &values, &piece.range);
+                let refined = guide.refine(&row.key, &values(), &piece.range);
                 self.look = refined.map(|refined| Look::new(refined, self.is_at_group));
             }
             self.is_at_group = false;
             match &mut ends {
-                Some(ends) if at == judged / 2 => (ends.middle, ends.last) = (values.clone(), values),
-                Some(ends) => ends.last = values,
-                None => ends = Some(Ends { first: values.clone(), middle: values.clone(), last: values, rows: judged }),
+                None => {
+                    ends = Some(Ends { first: values(), middle: values(), last: values(), rows: judged });
+                }
+                Some(ends) if at == judged / 2 => (ends.middle, ends.last) = (values(), values()),
+                Some(ends) if at + 1 == judged => ends.last = values(),
+                Some(_) => {}
             }
             if is_wanted {
                 self.buffer.push_back(row);

@@ -5,7 +5,9 @@
 //! same failure.
 
 mod by_index;
+mod choice;
 mod explain;
+mod groups;
 mod guide;
 mod lane;
 mod older;
@@ -18,13 +20,14 @@ pub use explain::Explained;
 pub use position::{Continuation, Indexes, Position};
 pub use source::{ScanBudget, View};
 
-use by_index::{list_by_index, list_by_values};
+use by_index::{list_by_index, list_by_values, list_merged};
+use choice::cheapest;
 use guide::{Guide, check_probes};
 use lane::{Lane, Merge};
 use older::{Found, read_older};
 use pace::Pace;
 use source::{Reads, Row, Source, source_of};
-use way::{Way, layout_of, plan_ranges, plan_way};
+use way::{Contest, Entries, Planned, Way, layout_of, plan_ranges, plan_way};
 
 use super::descriptor::ColumnSchema;
 use super::item;
@@ -159,11 +162,27 @@ pub async fn list(ports: &Ports, table: &TableRef, listing: &Listing) -> Result<
     let source = source_of(table, listing.view)?;
     let source = source.as_ref();
     let reads = Reads::within(ports, listing.budget);
-    let mut way = plan_way(table, listing);
     let mut indexes = listing.indexes;
+    let mut way = match (plan_way(table, listing), &listing.filter) {
+        (Planned::Contest(contest), Some(filter)) => {
+            let way = cheapest(&reads, table, listing, filter, contest).await?;
+            // For the whole walk.
+            indexes = match &way {
+                Way::Index { index, .. } => Indexes::Use(index.number),
+                _ => Indexes::GivenUp,
+            };
+            way
+        }
+        (Planned::Contest(Contest { keys, .. }), None) => Way::Ranges { plan: keys },
+        (Planned::Way(way), _) => way,
+    };
     let mut found = None;
-    if let (Way::Index { plan, index }, Some(filter)) = (&way, &listing.filter) {
-        found = list_by_index(&reads, source, table, listing, (index, plan, filter)).await?;
+    if let (Way::Index { plan, index, entries }, Some(filter)) = (&way, &listing.filter) {
+        let by = (index, plan, filter);
+        found = match entries {
+            Entries::Merged => Some(list_merged(&reads, source, table, listing, by).await?),
+            Entries::Sorted => list_by_index(&reads, source, table, listing, by).await?,
+        };
         if found.is_none() {
             indexes = Indexes::GivenUp;
             way = Way::Ranges { plan: plan_ranges(table, listing.segment, filter) };

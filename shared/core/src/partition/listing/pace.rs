@@ -23,7 +23,7 @@ use crate::catalog::lock;
 use crate::predicate::KeyRange;
 
 /// Rows that cost about as much as a request.
-const REQUEST_ITEMS: usize = 100;
+pub(super) const REQUEST_ITEMS: usize = 100;
 /// Jumps between two looks.
 const FREE_MAX: u32 = 32;
 /// Jumps of each lane before anything is known.

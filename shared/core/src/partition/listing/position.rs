@@ -65,8 +65,10 @@ impl Ord for Position {
 pub enum Indexes {
     #[default]
     Try,
-    /// One was tried, and more of its entries fit the filter than a page may read.
+    /// One was tried, and the order of the keys is the better way.
     GivenUp,
+    /// The one with this number was found to be the best way.
+    Use(u32),
 }
 
 /// What a page token says: where the walk continues, and what its first page has decided for all.
@@ -80,22 +82,30 @@ pub struct Continuation {
 const AFTER: u8 = 1;
 const AS_OF: u8 = 2;
 const INDEXES_GIVEN_UP: u8 = 4;
+const INDEX_CHOSEN: u8 = 8;
 
 impl Continuation {
-    /// A byte of flags, the moment of a state in the past (8 bytes, big endian), the key.
+    /// A byte of flags, the moment of a state in the past (8 bytes, big endian), the number of an index (4 bytes), the key.
     pub fn encode(&self) -> Vec<u8> {
         let mut flags = 0;
         if let Position::After(_) = self.position {
             flags |= AFTER;
         }
-        if self.indexes == Indexes::GivenUp {
-            flags |= INDEXES_GIVEN_UP;
+        let mut rest = Vec::new();
+        if let View::AsOf { at_ms } = self.view {
+            flags |= AS_OF;
+            rest.extend_from_slice(&at_ms.to_be_bytes());
+        }
+        match self.indexes {
+            Indexes::Try => {}
+            Indexes::GivenUp => flags |= INDEXES_GIVEN_UP,
+            Indexes::Use(number) => {
+                flags |= INDEX_CHOSEN;
+                rest.extend_from_slice(&number.to_be_bytes());
+            }
         }
         let mut bytes = vec![flags];
-        if let View::AsOf { at_ms } = self.view {
-            bytes = vec![flags | AS_OF];
-            bytes.extend_from_slice(&at_ms.to_be_bytes());
-        }
+        bytes.append(&mut rest);
         bytes.extend_from_slice(self.position.key());
         bytes
     }
@@ -103,7 +113,7 @@ impl Continuation {
     /// None for bytes that were not written by [`Continuation::encode`].
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (flags, mut rest) = bytes.split_first()?;
-        if *flags > AFTER | AS_OF | INDEXES_GIVEN_UP {
+        if *flags > AFTER | AS_OF | INDEXES_GIVEN_UP | INDEX_CHOSEN {
             return None;
         }
         let mut view = View::Latest;
@@ -112,11 +122,22 @@ impl Continuation {
             view = View::AsOf { at_ms: i64::from_be_bytes(*at_ms) };
             rest = key;
         }
+        let mut indexes = Indexes::Try;
+        match (flags & INDEXES_GIVEN_UP != 0, flags & INDEX_CHOSEN != 0) {
+            (false, false) => {}
+            (true, false) => indexes = Indexes::GivenUp,
+            (false, true) => {
+                let (number, key) = rest.split_first_chunk()?;
+                indexes = Indexes::Use(u32::from_be_bytes(*number));
+                rest = key;
+            }
+            (true, true) => return None,
+        }
         let key = rest.to_vec();
         Some(Self {
             position: if flags & AFTER != 0 { Position::After(key) } else { Position::From(key) },
             view,
-            indexes: if flags & INDEXES_GIVEN_UP != 0 { Indexes::GivenUp } else { Indexes::Try },
+            indexes,
         })
     }
 }
@@ -131,13 +152,13 @@ mod tests {
     fn continuations_come_back() {
         for position in [Position::BEGINNING, Position::From(vec![1, 2]), Position::After(vec![0xff; 1024])] {
             for view in [View::Latest, View::AsOf { at_ms: -7 }, View::AsOf { at_ms: i64::MAX }] {
-                for indexes in [Indexes::Try, Indexes::GivenUp] {
+                for indexes in [Indexes::Try, Indexes::GivenUp, Indexes::Use(0), Indexes::Use(u32::MAX)] {
                     let continuation = Continuation { position: position.clone(), view, indexes };
                     assert_eq!(Continuation::decode(&continuation.encode()), Some(continuation));
                 }
             }
         }
-        for wrong in [&[][..], &[8, 1], &[2, 1, 2, 3]] {
+        for wrong in [&[][..], &[16, 1], &[2, 1, 2, 3], &[8, 1, 2, 3], &[12, 0, 0, 0, 1, 1]] {
             assert_eq!(Continuation::decode(wrong), None);
         }
     }
@@ -147,7 +168,7 @@ mod tests {
 
         /// Whatever is read means something, and one thing only.
         #[test]
-        fn bytes_are_one_continuation_or_none(bytes in prop::collection::vec(any::<u8>(), 0..40), flags in 0_u8..16) {
+        fn bytes_are_one_continuation_or_none(bytes in prop::collection::vec(any::<u8>(), 0..40), flags in 0_u8..32) {
             for bytes in [bytes.clone(), [vec![flags], bytes].concat()] {
                 if let Some(read) = Continuation::decode(&bytes) {
                     prop_assert_eq!(read.encode(), bytes);

@@ -1,5 +1,6 @@
 //! Which way a page takes to its rows; pure.
 
+use super::groups::Order;
 use super::guide::{Piece, pieces_of};
 use super::position::Indexes;
 use super::source::View;
@@ -21,9 +22,33 @@ pub(super) enum Way {
     /// By their values, which the filter says.
     Values { plan: Plan, values: Vec<Vec<String>> },
     /// By the entries of an index.
-    Index { plan: Plan, index: IndexRef },
+    Index { plan: Plan, index: IndexRef, entries: Entries },
     /// In ranges of keys.
     Ranges { plan: Plan },
+}
+
+/// How the entries of an index are turned into a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entries {
+    /// They are in order but for what can be merged.
+    Merged,
+    /// All are read and sorted.
+    Sorted,
+}
+
+/// Ways of which nobody can tell by the filter which is the best.
+#[derive(Clone, Debug)]
+pub(super) struct Contest {
+    pub keys: Plan,
+    /// Whether the order of the keys narrows nothing.
+    pub are_keys_open: bool,
+    pub indexes: Vec<(IndexRef, Plan)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Planned {
+    Way(Way),
+    Contest(Contest),
 }
 
 impl Way {
@@ -62,45 +87,66 @@ pub(super) fn plan_ranges(table: &TableRef, segment: Segment, filter: &Compiled)
     plan(filter, &layout_of(table), ranges_max(table, segment))
 }
 
-/// The best way. Values and indexes know the current epoch only, and an index the latest state only.
-pub(super) fn plan_way(table: &TableRef, listing: &Listing) -> Way {
-    let Some(filter) = &listing.filter else { return Way::All };
+/// The best way, as far as the filter tells. Values and indexes know the current epoch only, and an index the latest state
+/// only.
+pub(super) fn plan_way(table: &TableRef, listing: &Listing) -> Planned {
+    let Some(filter) = &listing.filter else { return Planned::Way(Way::All) };
     let plan = plan_ranges(table, listing.segment, filter);
     if !table.older_epochs.is_empty() {
-        return Way::Ranges { plan };
+        return Planned::Way(Way::Ranges { plan });
     }
     // Rows of an uncertain probe have to be gone through.
     let is_told = plan.probes.iter().all(|probe| probe.is_certain);
     match &plan.keys {
         Some(keys) if is_told && keys.completeness == Completeness::Every => {
             let values = keys.values.clone();
-            return Way::Values { plan, values };
+            return Planned::Way(Way::Values { plan, values });
         }
         _ => {}
     }
-    if listing.view != View::Latest || listing.indexes == Indexes::GivenUp {
-        return Way::Ranges { plan };
+    // Where every row in the ranges is asked for, nothing reads less.
+    let needs_none = plan.is_exact && plan.probes.is_empty();
+    if listing.view != View::Latest || listing.indexes == Indexes::GivenUp || needs_none {
+        return Planned::Way(Way::Ranges { plan });
     }
-    match plan_index(table, listing.segment, filter, &plan) {
-        Some((index, plan)) => Way::Index { plan, index },
-        None => Way::Ranges { plan },
+    let mut indexes = plan_indexes(table, listing.segment, filter);
+    if let Indexes::Use(number) = listing.indexes
+        && let Some(at) = indexes.iter().position(|(index, _)| index.number == number)
+    {
+        let (index, plan) = indexes.swap_remove(at);
+        return Planned::Way(index_way(table, index, plan));
+    }
+    let are_keys_open = narrowness(&plan, &types_in(table, &(0..table.keys.len()).collect::<Vec<_>>())) == 0;
+    match (indexes.len(), are_keys_open) {
+        (0, _) => Planned::Way(Way::Ranges { plan }),
+        (1, true) => match indexes.pop() {
+            Some((index, plan)) => Planned::Way(index_way(table, index, plan)),
+            None => Planned::Way(Way::Ranges { plan }),
+        },
+        _ => Planned::Contest(Contest { keys: plan, are_keys_open, indexes }),
     }
 }
 
-/// The index that narrows more than the order of the keys does.
-fn plan_index(table: &TableRef, segment: Segment, filter: &Compiled, keys: &Plan) -> Option<(IndexRef, Plan)> {
-    let of_keys = narrowness(keys, &types_in(table, &(0..table.keys.len()).collect::<Vec<_>>()));
+/// The way by the entries of this index.
+pub(super) fn index_way(table: &TableRef, index: IndexRef, plan: Plan) -> Way {
+    let is_merged = Order::new(table, &index).is_some_and(|order| order.fits(&plan));
+    let entries = if is_merged { Entries::Merged } else { Entries::Sorted };
+    Way::Index { plan, index, entries }
+}
+
+/// Indexes whose order the filter narrows and that are not the order of the keys; those that it narrows most come first.
+fn plan_indexes(table: &TableRef, segment: Segment, filter: &Compiled) -> Vec<(IndexRef, Plan)> {
     let usable = table.indexes.iter().filter(|index| index.state == IndexState::Active && index.is_complete);
     let plans = usable.filter_map(|index| {
-        let order = index_item::order(table, index)?;
+        let order = index_item::order(table, index).filter(|order| !order.is_sorted())?;
         let layout = Layout::reordered(&table.epoch_types, &order).with_at_most(irregular_in(table));
         let plan = plan(filter, &layout, ranges_max(table, segment));
         let narrowness = narrowness(&plan, &types_in(table, &order));
-        (narrowness > of_keys).then_some((narrowness, index, plan))
+        (narrowness > 0).then_some((narrowness, index, plan))
     });
-    // Of equals the first.
-    let best = plans.reduce(|best, other| if other.0 > best.0 { other } else { best })?;
-    Some((best.1.clone(), best.2))
+    let mut plans: Vec<_> = plans.collect();
+    plans.sort_by_key(|(narrowness, index, _)| (std::cmp::Reverse(*narrowness), index.number));
+    plans.into_iter().map(|(_, index, plan)| (index.clone(), plan)).collect()
 }
 
 fn types_in(table: &TableRef, order: &[usize]) -> Vec<KeyType> {

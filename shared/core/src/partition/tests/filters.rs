@@ -178,8 +178,10 @@ async fn a_walk_that_deletes_what_it_lists_meets_everything_once() {
     for (expression, indexes) in
         [("b in (3, 4)", &[][..]), ("b in (3, 4)", &[&["b"][..]]), ("a in (3, 4)", &[]), ("a >= 0 and b > 7", &[])]
     {
-        for limit in [1, 3] {
+        for (limit, irregular) in [(1, Irregular::ANY), (3, Irregular::ANY), (1, Irregular::NONE), (3, Irregular::NONE)]
+        {
             let (world, table) = grid(indexes).await;
+            let table = TableRef { irregular, ..table };
             let mut listing = filtered(&table, expression, limit);
             let mut seen = BTreeSet::new();
             loop {
@@ -224,8 +226,11 @@ async fn entries_that_point_nowhere_do_no_harm() {
         let at = crate::partition::item::key(&table, &values);
         world.ports.items.delete(&at, crate::store::Condition::Always).await.unwrap();
     }
-    let (seen, pages) = walk(&world, &table, filtered(&table, "b = 3", 4)).await.unwrap();
-    assert_eq!((seen.len(), pages), (10, 3));
+    for irregular in [Irregular::ANY, Irregular::NONE] {
+        let table = TableRef { irregular, ..table.clone() };
+        let (seen, pages) = walk(&world, &table, filtered(&table, "b = 3", 4)).await.unwrap();
+        assert_eq!((seen.len(), pages), (10, 3));
+    }
 }
 
 #[tokio::test]

@@ -297,9 +297,83 @@ async fn costs_of_an_index() {
         ("day = '05'", Walk, 720, [16, 8, 1440, 737], 1, [16, 8, 1440, 737]),
         ("day = '05' and hour = '07'", Walk, 30, [16, 1, 60, 46], 1, [16, 1, 60, 46]),
         ("day > '27'", Page, 696, [16, 7, 1392, 712], 1, [16, 7, 1392, 712]),
-        ("year = '2011' and day = '05'", Page, 288, [37, 0, 8064, 260], 1, [37, 0, 8064, 260]),
+        // All entries of the day and a look before, instead of all partitions of the year.
+        ("year = '2011' and day = '05'", Page, 288, [20, 3, 1305, 315], 1, [20, 3, 1305, 315]),
     ];
     check(&world, &table, pinned).await;
+}
+
+/// Where the filter says single values of its keys, a walk through an index reads each entry once, each partition once and one
+/// more for each page, and of each shard and page a little ahead, as any walk does.
+#[tokio::test]
+async fn a_walk_through_an_index_reads_its_entries_once() {
+    let (world, table) = filled(false, 20_000, &[&["day"]]);
+    for (expression, matches, entries, values) in [
+        ("day = '05'", 720, 720, 1),
+        ("day in ('05', '06', '07')", 2160, 2160, 3),
+        ("day = '05' and hour > '20'", 90, 720, 1),
+        ("day = '05' and month >= '07'", 288, 720, 1),
+        ("day = '31'", 0, 0, 1),
+    ] {
+        for limit in [10, 100, 1000] {
+            let found = cost_of(&world, &table, expression, Segment::WHOLE, Walk, limit).await;
+            assert_eq!(found.matches, matches, "{expression}");
+            assert_eq!(found.pages, matches.div_ceil(limit).max(1), "{expression}");
+            let streams = 16 * values;
+            let spread = ((limit / streams).isqrt() + 1).min(8) + 2;
+            // Where entries are judged, the last steps of a page are as large as the share of those that are wanted.
+            let ahead = if entries == matches { streams * spread + 1 } else { 3 * streams * spread };
+            let read = usize::try_from(found.all.items_read).unwrap();
+            assert!(read <= entries + matches + found.pages * ahead, "{expression} {limit}: {read} in {}", found.pages);
+            let first = usize::try_from(found.first.items_read).unwrap();
+            let is_all = entries == matches;
+            assert!(!is_all || first <= 2 * limit.min(matches) + ahead, "{expression} {limit}: {first}");
+        }
+    }
+}
+
+/// The way with the least to read, whatever the number of keys that are bound.
+#[tokio::test]
+async fn the_way_goes_by_what_it_costs() {
+    const ROWS: u32 = 6000;
+    let keys = [("n", "int"), ("kind", "string"), ("zone", "string")];
+    let indexes: [&[&str]; 3] = [&["kind", "zone"], &["zone"], &["n", "zone"]];
+    let mut table = table_with(&keys, &[], &indexes);
+    table.irregular = Irregular::NONE;
+    let world = MemoryWorld::new(0);
+    for n in 0..ROWS {
+        // Two of a kind for each zone, and a kind that is rare.
+        let kind = if n % 1000 == 0 { "rare".to_owned() } else { format!("k{}", n % 2) };
+        let values = vec![n.to_string(), kind, format!("z{}", n / 2 % 3)];
+        world.items.load([(key(&table, &values), item_of(&values))]);
+        world.items.load(index_item::keys(&table, &values).into_iter().map(|at| (at, index_item::encode(&values))));
+    }
+    for (expression, expected_way, matches) in [
+        // More keys are bound by the index, and the range of keys is narrow.
+        ("n between 100 and 120 and kind = 'k1' and zone > 'a'", "ranges", 10),
+        ("n between 100 and 120 and kind >= 'k' and zone = 'z1'", "ranges", 6),
+        // The index is narrow.
+        ("n > 10 and kind = 'rare' and zone >= 'z'", "by_kind_zone", 5),
+        // To get a third of them by their keys costs more than to read all.
+        ("n > 10 and n < 5990 and kind = 'k1' and zone = 'z2'", "ranges", 997),
+        ("n > 4000 and zone = 'z2'", "ranges", 667),
+        // Nothing is narrow: in order.
+        ("n > 10 and kind >= 'k' and zone >= 'z'", "ranges", 5989),
+        // No other way.
+        ("kind = 'k1' and zone = 'z1'", "by_kind_zone", 1000),
+        ("zone = 'z1'", "by_zone", 2000),
+        ("kind = 'rare'", "by_kind_zone", 6),
+        ("kind > 'q' and zone = 'z1'", "by_kind_zone", 2),
+        ("n = 7 and zone >= 'z1'", "ranges", 0),
+        ("n in (7, 9, 11) and zone >= 'z1' and kind like '%1'", "ranges", 2),
+    ] {
+        let filter = compile(expression, &table.keys, Mode::Lenient).unwrap();
+        let listing = Listing { filter: Some(filter), ..Listing::of_all(10_000) };
+        let page = partition::list(&world.ports, &table, &listing).await.unwrap();
+        let way = page.explained.index.unwrap_or_else(|| page.explained.way.to_owned());
+        assert!(page.explained.items_read < 2 * u64::from(ROWS) + 600, "{expression}");
+        assert_eq!((way.as_str(), page.partitions.len()), (expected_way, matches), "{expression}");
+    }
 }
 
 /// What a table pays whose irregular values are not known, or known to be there.

@@ -20,7 +20,7 @@ use crate::store::memory::MemoryWorld;
 use crate::store::{Condition, Item};
 
 /// A table with these keys, which is known to nobody.
-fn table_with(keys: &[(&str, &str)], older: &[&[KeyType]], indexes: &[&[&str]]) -> TableRef {
+pub(in crate::partition) fn table_with(keys: &[(&str, &str)], older: &[&[KeyType]], indexes: &[&[&str]]) -> TableRef {
     let column = |(name, kind): &(&str, &str)| KeyColumn { name: (*name).to_owned(), type_name: (*kind).to_owned() };
     let index = |(at, keys): (usize, &&[&str])| IndexRef {
         number: u32::try_from(at).unwrap() + 1,

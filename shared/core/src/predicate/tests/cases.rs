@@ -140,3 +140,82 @@ fn rows_of_another_arity_match_nothing() {
         }
     }
 }
+
+/// A key may be called like any word of the grammar, on both sides of a comparison and in every predicate.
+#[test]
+fn keywords_are_names_wherever_a_name_can_stand() {
+    let words = [
+        "not",
+        "and",
+        "or",
+        "in",
+        "between",
+        "like",
+        "is",
+        "escape",
+        "null",
+        "true",
+        "false",
+        "date",
+        "timestamp",
+        "key",
+        "order",
+        "group",
+        "index",
+        "end",
+        "set",
+        "values",
+        "table",
+        "select",
+        "where",
+        "interval",
+        "exists",
+        "case",
+    ];
+    for word in words {
+        let keys = columns(&[(word, "string"), ("n", "int")]);
+        let upper = word.to_uppercase();
+        for expression in [
+            format!("{word} = 'x'"),
+            format!("'x' = {word}"),
+            format!("'x' = {upper}"),
+            format!("'w' < {word} and 'y' > {word}"),
+            format!("('x') = ({word})"),
+            format!("('x' = {word}) or n = 2"),
+            format!("n = 1 and 'x' = {word}"),
+            format!("not 'y' = {word} (and) n = 1"),
+            format!("not {word} = 'y'"),
+            format!("{word} in ('x', 'z') and {word} like 'x%' and {word} is not null"),
+            format!("{word} not in ('y') and {word} between 'w' and 'y' and not {word} is null"),
+            format!("`{word}` = 'x' and 'x' = `{word}`"),
+            format!("\"{word}\" = 'x' and 'x' = \"{word}\""),
+            format!("(({word}) = ('x')) (AND) (({word}) != ('y'))"),
+        ] {
+            let compiled =
+                compile(&expression, &keys, Mode::Lenient).unwrap_or_else(|error| panic!("{expression}: {error}"));
+            assert_eq!(compiled.evaluate(&["x", "1"]), Ok(true), "{expression}");
+            assert_eq!(compiled.evaluate(&["y", "1"]), Ok(false), "{expression}");
+        }
+    }
+}
+
+/// What is no name stays an error that says so.
+#[test]
+fn a_keyword_in_place_of_a_literal_is_refused() {
+    let keys = columns(&[("k", "string"), ("not", "string")]);
+    for expression in [
+        "k = and k = 'x'",
+        "k = or",
+        "'x' = and k = 'x'",
+        "k in (not)",
+        "k between 'a' and",
+        "k like is",
+        "'x' = not 'y'",
+    ] {
+        let error = compile(expression, &keys, Mode::Lenient).unwrap_err();
+        assert!(
+            matches!(error, PredicateError::Unsupported { .. } | PredicateError::UnknownKey { .. }),
+            "{expression}: {error}"
+        );
+    }
+}

@@ -25,6 +25,7 @@ struct Rule {
 #[derive(Debug, Default)]
 pub struct Faults {
     rules: Mutex<Vec<Rule>>,
+    standing: Mutex<Vec<(String, StoreErrorKind)>>,
     calls: Mutex<Vec<String>>,
     crash_at: AtomicU64,
     count: AtomicU64,
@@ -35,6 +36,16 @@ impl Faults {
     /// The call after `skip` more calls whose name starts with `operation` meets `fault`, once.
     pub fn inject(&self, operation: &str, skip: u64, fault: Fault) {
         lock(&self.rules).push(Rule { operation: operation.to_owned(), skip, fault });
+    }
+
+    /// Every call whose name starts with `operation` fails, without effect, until [`Faults::mend`].
+    pub fn fail_all(&self, operation: &str, kind: StoreErrorKind) {
+        lock(&self.standing).push((operation.to_owned(), kind));
+    }
+
+    /// Takes back every [`Faults::fail_all`].
+    pub fn mend(&self) {
+        lock(&self.standing).clear();
     }
 
     /// The process dies after `calls` more calls: every later call fails until [`Faults::revive`].
@@ -72,6 +83,9 @@ impl Faults {
         let crash_at = self.crash_at.load(Ordering::SeqCst);
         if crash_at != 0 && count >= crash_at {
             return Err(StoreError::new(StoreErrorKind::Unavailable, operation, "the process has crashed (injected)"));
+        }
+        if let Some((_, kind)) = lock(&self.standing).iter().find(|(standing, _)| operation.starts_with(standing)) {
+            return Err(StoreError::new(*kind, operation, "it always fails (injected)"));
         }
         let mut rules = lock(&self.rules);
         let mut hit = None;

@@ -23,12 +23,8 @@ pub use progress::{Folder, Live, Progress, Segment, Segments, Stage};
 pub use run::{ReportParts, RunFacts, RunOptions, RunRecord, RunState, Tally, Totals, is_run_id, new_run_id};
 pub use writer_lease::WriterLease;
 
-/// Partition keys of what hangs on a table, its optimizer of orphan files aside.
-pub fn places_of(table_id: &str) -> [String; 4] {
-    [
-        RunRecord::partition(table_id),
-        Lease::partition(table_id),
-        KeptOptimizer::partition(table_id),
-        WriterLease::partition(table_id),
-    ]
+/// Partition keys of what goes with a table that is dropped, its optimizer of orphan files aside. What writers have announced
+/// stays: another table may lie at the same place.
+pub fn places_of(table_id: &str) -> [String; 3] {
+    [RunRecord::partition(table_id), Lease::partition(table_id), KeptOptimizer::partition(table_id)]
 }

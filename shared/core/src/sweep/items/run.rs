@@ -6,7 +6,7 @@ use crate::store::{
     Condition, Consistency, DecodeError, Fields, Ids, Item, Items, Key, ReadItems, StoreError, Table, Value,
 };
 use crate::sweep::items::progress::{Live, Progress, Segments};
-use crate::sweep::{Mode, SweepError, SweepRequest};
+use crate::sweep::{Mode, Refusal, SweepError, SweepRequest};
 
 const LAYOUT: i64 = 1;
 
@@ -81,6 +81,8 @@ pub struct RunOptions {
     pub backfill: bool,
     /// However large the share of orphans is, they go.
     pub accept_share: bool,
+    /// The table was dropped, and its files are to go.
+    pub dropped: bool,
     /// How often an orphan must have been seen: 1 or 2. By default 2 for scheduled runs, 1 for others.
     pub sightings: Option<u8>,
     /// The dry run that was looked at before.
@@ -199,6 +201,20 @@ impl RunRecord {
             progress: Progress::default(),
             revision,
         }
+    }
+
+    /// Ends the run, by this refusal.
+    pub fn fail(&mut self, refusal: &Refusal, now_ms: i64) {
+        self.state = RunState::Failed;
+        self.ended_ms = Some(now_ms);
+        self.reason = Some(refusal.reason.as_str().to_owned());
+        self.error = Some(refusal.to_string());
+    }
+
+    /// When it was created, begun or last seen at work.
+    pub fn heard_ms(&self) -> i64 {
+        let live_ms = self.facts.live.as_ref().map(|live| live.at_ms);
+        [self.started_ms, live_ms].into_iter().flatten().fold(self.created_ms, i64::max)
     }
 
     pub fn partition(table_id: &str) -> String {

@@ -189,9 +189,19 @@ pub(super) fn parse_config(input: &Value, old: Option<&OptimizerConfig>) -> Resu
 /// hours that read as the same days.
 fn parse_rules(iceberg: Option<&Value>, old: Option<&OptimizerConfig>) -> Result<OptimizerConfig, GlueException> {
     let days = number(iceberg, "orphanFileRetentionPeriodInDays", DEFAULT_RETENTION_DAYS, 1, RETENTION_DAYS_MAX)?;
-    let same = old.map(|old| old.retention_hours).filter(|hours| hours.saturating_add(23).div_euclid(24) == days);
+    let same = old.map(|old| old.retention_hours).filter(|hours| in_days(*hours) == days);
     let as_it_was = same.unwrap_or(days * 24);
     let hours = number(iceberg, "orphanFileRetentionPeriodInHours", as_it_was, 1, RETENTION_DAYS_MAX * 24)?;
+    let is_said = |member: &str| iceberg.and_then(|block| block.get(member)).is_some_and(|value| !value.is_null());
+    let both = ["orphanFileRetentionPeriodInDays", "orphanFileRetentionPeriodInHours"];
+    if both.into_iter().all(is_said) && in_days(hours) != days {
+        let message = format!(
+            "orphanFileRetentionPeriodInDays says {days} days and orphanFileRetentionPeriodInHours {hours} hours, which are \
+             {} days (begun ones count): say one of them.",
+            in_days(hours)
+        );
+        return Err(GlueException::invalid_input(message));
+    }
     let was = |rule: fn(&OptimizerConfig) -> bool| old.is_some_and(rule);
     // Leave that was given for these hours, not for others.
     let was_allowed = same == Some(hours) && was(|old| old.allow_short_retention);
@@ -217,6 +227,11 @@ fn parse_rules(iceberg: Option<&Value>, old: Option<&OptimizerConfig>) -> Result
         quarantine_hours: number(iceberg, "quarantineInHours", quarantine_hours, 1, RETENTION_DAYS_MAX * 24)?,
         sweep_folder_markers: flag(iceberg, "sweepFolderMarkers", was(|old| old.sweep_folder_markers))?,
     })
+}
+
+/// Days that are begun in so many hours: what a caller is told who knows days only.
+pub(super) fn in_days(hours: i64) -> i64 {
+    hours.saturating_add(23).div_euclid(24)
 }
 
 fn flag(block: Option<&Value>, member: &str, default: bool) -> Result<bool, GlueException> {

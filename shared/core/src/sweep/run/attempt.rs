@@ -6,6 +6,7 @@ use super::knowledge::{Knowledge, Neighbours, Policy, Sourced, Standing};
 use super::others::sorted;
 use super::pace::Pace;
 use super::stored::KNOWLEDGE_MAX_AGE_MS;
+use crate::catalog::dropped::{self, DroppedTable};
 use crate::location::Location;
 use crate::ports::{App, Deadline};
 use crate::store::list_every;
@@ -13,15 +14,17 @@ use crate::sweep::delays::Delays;
 use crate::sweep::families::Families;
 use crate::sweep::guards::NameRules;
 use crate::sweep::items::{
-    LEASE_MS, Lease, OptimizerItem, Progress, RunFacts, RunRecord, RunState, Segments, Stage, TablePlaces,
+    LEASE_MS, Lease, OptimizerItem, Progress, RunFacts, RunRecord, Segments, Stage, TablePlaces,
 };
 use crate::sweep::leases::Leased;
 use crate::sweep::ranges::{KeyRange, are_done, cut, next_pages};
 use crate::sweep::refs::{Lens, References};
 use crate::sweep::sightings::Sightings;
-use crate::sweep::source::{Moment, ReferenceSource, Role, SourceContext, source_for};
+use crate::sweep::source::{DroppedSource, Moment, ReferenceSource, Role, SourceContext, source_for};
 use crate::sweep::survey::{ForeignRoots, Survey};
-use crate::sweep::{Interruption, Mode, Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
+use crate::sweep::{
+    DirectoryError, Interruption, Mode, Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat,
+};
 
 /// An attempt ends in good order when less time than this is left.
 const STOP_MARGIN_MS: i64 = 20_000;
@@ -61,6 +64,8 @@ pub(super) struct Attempt<'a> {
     pub(super) is_filter_stored: bool,
     /// Objects stored for later attempts.
     pub(super) blobs: u32,
+    /// The table, if it was dropped and its files are to go.
+    pub(super) dropped: Option<DroppedTable>,
 }
 
 /// Whether an attempt leaves anything to go on from.
@@ -105,6 +110,7 @@ impl<'a> Attempt<'a> {
             has_advanced: false,
             is_filter_stored: false,
             blobs: 0,
+            dropped: None,
         }
     }
 
@@ -118,10 +124,7 @@ impl<'a> Attempt<'a> {
     }
 
     pub(super) fn fail(&mut self, refusal: &Refusal, now_ms: i64) {
-        self.record.state = RunState::Failed;
-        self.record.ended_ms = Some(now_ms);
-        self.record.reason = Some(refusal.reason.as_str().to_owned());
-        self.record.error = Some(refusal.to_string());
+        self.record.fail(refusal, now_ms);
     }
 
     pub(super) fn has_given_up(&self) -> bool {
@@ -235,6 +238,7 @@ impl<'a> Attempt<'a> {
             self.load_leases(known).await?;
             known.update()?;
         }
+        self.add_strangers(known).await?;
         self.record.facts.gate_ms = known.policy.gate_ms;
         self.record.facts.retention_ms = Some(known.retention_ms);
         self.report_roots(known);
@@ -292,9 +296,14 @@ impl<'a> Attempt<'a> {
         scope: Location,
     ) -> Result<Knowledge<'a>, SweepError> {
         let neighbours = self.load_neighbours(entry, &table).await?;
+        self.check_left_alone(&neighbours)?;
+        let dropped = dropped::around(self.app.ports.items.as_ref(), &table).await.map_err(DirectoryError::from)?;
         let policy = Policy::of(&optimizer, &self.record);
         let context = self.source_context(Role::Own, &policy);
-        let own = source_for(&self.app.ports, self.directory, entry, context)?;
+        let own: Box<dyn ReferenceSource + 'a> = match &self.dropped {
+            Some(dropped) => Box::new(DroppedSource::new(&self.app.ports, self.directory, dropped)?),
+            None => source_for(&self.app.ports, self.directory, entry, context)?,
+        };
         let mut sources = vec![Sourced { table_id: entry.id.clone(), source: own, standing: Standing::Itself }];
         for other in &neighbours.sharing {
             let source = self.source_of_neighbour(entry, other, &policy)?;
@@ -308,6 +317,7 @@ impl<'a> Attempt<'a> {
         Ok(Knowledge {
             entry: entry.clone(),
             scope,
+            references: References::of(&table.bucket),
             table,
             retention_ms: policy.asked_ms,
             optimizer,
@@ -315,9 +325,11 @@ impl<'a> Attempt<'a> {
             neighbours,
             sources,
             places: places.into_iter().map(|places| (places.table_id.clone(), places)).collect::<BTreeMap<_, _>>(),
-            references: References::default(),
             survey: Survey::default(),
             foreign: ForeignRoots::default(),
+            foreign_signs: Vec::new(),
+            dropped,
+            catalog: Vec::new(),
             names: NameRules::nothing(),
             protected,
             leased: Leased::default(),
@@ -348,6 +360,7 @@ impl<'a> Attempt<'a> {
             self.keep_lease().await?;
             let pages = next_pages(objects, &known.table, &mut self.ranges).await?;
             for page in &pages {
+                self.check_unused(page)?;
                 known.note(page);
                 self.surveyed = self.surveyed.saturating_add(page.len() as u64);
             }
@@ -372,7 +385,9 @@ impl<'a> Attempt<'a> {
     pub(super) async fn load_leases(&self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
         let items = self.app.ports.items.as_ref();
         let now_ms = self.app.ports.clock.now_ms();
-        let (leased, over) = Leased::load(items, &known.lease_owners(), known.retention_ms, now_ms).await?;
+        let mut owners = known.lease_owners();
+        owners.extend(known.dropped_owners());
+        let (leased, over) = Leased::load(items, &owners, known.retention_ms, now_ms).await?;
         known.leased = leased;
         if self.record.mode != Mode::DryRun {
             for lease in over {
@@ -398,14 +413,6 @@ impl<'a> Attempt<'a> {
             return Err(bad(detail).into());
         }
         Ok(())
-    }
-
-    pub(super) fn report_roots(&mut self, known: &Knowledge<'a>) {
-        for root in known.foreign.iter() {
-            let root = Location { bucket: known.table.bucket.clone(), prefix: root.to_owned() };
-            let finding = format!("a table that the catalog does not know lies at {root}: everything below it is kept");
-            self.record.facts.find(finding);
-        }
     }
 
     pub(super) fn source_context(&self, role: Role, policy: &Policy) -> SourceContext<'_> {
@@ -489,7 +496,11 @@ impl<'a> Attempt<'a> {
         }
         let around = self.directory.tables_around(&known.table).await?;
         let own = |entry: &&TableEntry| entry.id == self.record.table_id;
-        let entry = around.iter().find(own).cloned().ok_or(Interruption::Changed("the table's location"))?;
+        let entry = match &self.dropped {
+            // Whether it is so still is asked by its source.
+            Some(_) => known.entry.clone(),
+            None => around.iter().find(own).cloned().ok_or(Interruption::Changed("the table's location"))?,
+        };
         if Neighbours::sort_out(&entry, &known.table, around).fingerprint != known.neighbours.fingerprint {
             return Err(Interruption::Changed("the tables around").into());
         }

@@ -95,9 +95,11 @@ impl<'a> Attempt<'a> {
             let pages = next_pages(objects, &known.scope, &mut ranges).await?;
             known.refresh(Moment::Judging).await?;
             for page in &pages {
+                self.check_unused(page)?;
                 known.note_signs(page)?;
                 known.note_late(page, self.surveyed_ms);
             }
+            self.add_strangers(known).await?;
             for page in pages {
                 self.judge_page(known, page, writer);
             }
@@ -154,6 +156,10 @@ impl<'a> Attempt<'a> {
     }
 
     fn check_fuse(&mut self, orphans: u64, listed: u64) -> Result<(), Refusal> {
+        // All of a dropped table is to go.
+        if self.dropped.is_some() {
+            return Ok(());
+        }
         if !is_fuse_blown(orphans, listed) || (self.record.options.accept_share && self.record.mode != Mode::DryRun) {
             return Ok(());
         }

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalog::dropped::DroppedTable;
 use crate::location::Location;
 use crate::store::{Listed, ObjectKey};
 use crate::sweep::delays::{Delays, RAISED_MAX_MS};
@@ -12,7 +13,7 @@ use crate::sweep::leases::Leased;
 use crate::sweep::refs::{Held, Lens, References};
 use crate::sweep::sightings::{Sightings, is_multipart};
 use crate::sweep::source::{Moment, ReferenceSource};
-use crate::sweep::survey::{ForeignRoots, OwnSigns, Survey};
+use crate::sweep::survey::{ForeignRoots, ForeignSign, OwnSigns, Survey};
 use crate::sweep::{Refusal, RefusalReason, SweepError, TableEntry, TableUse};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -108,6 +109,11 @@ pub(super) struct Knowledge<'a> {
     pub(super) references: References,
     pub(super) survey: Survey,
     pub(super) foreign: ForeignRoots,
+    pub(super) foreign_signs: Vec<ForeignSign>,
+    /// Tables that lay here, and were dropped.
+    pub(super) dropped: Vec<DroppedTable>,
+    /// Every table of the catalog.
+    pub(super) catalog: Vec<TableEntry>,
     pub(super) names: NameRules,
     pub(super) protected: Vec<Location>,
     pub(super) leased: Leased,
@@ -131,6 +137,11 @@ impl Knowledge<'_> {
     pub(super) fn own(&self) -> Result<&dyn ReferenceSource, Refusal> {
         let missing = || Refusal::new(RefusalReason::MetadataIncomplete, "the table's references were not read");
         self.sources.first().map(|own| &*own.source as &dyn ReferenceSource).ok_or_else(missing)
+    }
+
+    /// Dropped tables whose leases count still: their writers may go on under another name of the same place.
+    pub(super) fn dropped_owners(&self) -> impl Iterator<Item = String> {
+        self.dropped.iter().map(|table| table.table_id.as_str().to_owned()).filter(|id| *id != self.entry.id)
     }
 
     /// Tables whose leases count.
@@ -161,8 +172,8 @@ impl Knowledge<'_> {
             NameRules::Iceberg { metadata_folders, .. } => {
                 metadata_folders.iter().filter(|folder| self.table.contains(folder)).cloned().collect()
             }
-            // What is staged is looked at before each batch.
-            NameRules::Delta { .. } => Vec::new(),
+            // What is staged is looked at before each batch; to a dropped table nobody commits.
+            NameRules::Delta { .. } | NameRules::Dropped { .. } => Vec::new(),
         }
     }
 
@@ -246,7 +257,8 @@ impl Knowledge<'_> {
             signs.extend(sourced.source.own_signs());
         }
         self.names = names;
-        self.foreign = self.survey.foreign_roots(&signs);
+        self.foreign_signs = self.survey.foreign_signs(&signs);
+        self.foreign = ForeignRoots::of(&self.foreign_signs);
         Ok(())
     }
 

@@ -7,8 +7,9 @@ use super::attempt::Attempt;
 use super::knowledge::{Knowledge, Sourced, Standing};
 use crate::catalog::locations::Use;
 use crate::delta::log::LOG_DIR;
+use crate::iceberg::head_named;
 use crate::location::Location;
-use crate::store::ObjectError;
+use crate::store::{ObjectError, StoreErrorKind};
 use crate::sweep::directory::STAYS_AT_HOME;
 use crate::sweep::items::{PLACES_MAX, PartitionsNoted, TablePlaces};
 use crate::sweep::refs::Lens;
@@ -116,7 +117,14 @@ impl<'a> Attempt<'a> {
             gone.forget(self.app.ports.items.as_ref()).await?;
         }
         known.places.retain(|table_id, _| there.contains(table_id.as_str()));
+        known.catalog.clone_from(&tables);
         for other in &tables {
+            match self.add_more_places(other, known).await {
+                Err(SweepError::Refused(why)) if why.reason != RefusalReason::OtherTableUnreadable => {
+                    self.doubt(other, Unread { why, is_there: true }, known)?;
+                }
+                added => added?,
+            }
             if other.id == self.record.table_id {
                 continue;
             }
@@ -284,13 +292,23 @@ impl<'a> Attempt<'a> {
         Err(Refusal::new(RefusalReason::OtherTableUnreadable, detail))
     }
 
-    /// Whether a table that could not be read has metadata at all.
-    async fn unread(&self, other: &TableEntry, why: Refusal) -> Result<Unread, SweepError> {
-        let objects = self.app.ports.objects.as_ref();
+    /// Whether a table that could not be read has metadata at all. Where that cannot be looked at, it may.
+    async fn unread(&mut self, other: &TableEntry, why: Refusal) -> Result<Unread, SweepError> {
+        let is_there = match self.has_metadata(other).await {
+            Err(SweepError::Refused(_)) => true,
+            found => found?,
+        };
+        Ok(Unread { why, is_there })
+    }
+
+    async fn has_metadata(&mut self, other: &TableEntry) -> Result<bool, SweepError> {
+        let app = self.app;
+        let objects = app.ports.objects.as_ref();
         let is_there = match other.format() {
-            Ok(TableFormat::Iceberg { pointer }) => match objects.head(&pointer).await {
+            Ok(TableFormat::Iceberg { pointer }) => match head_named(objects, &pointer).await {
                 Ok(_) => true,
                 Err(ObjectError::NotFound(_)) => false,
+                Err(ObjectError::Store(error)) if error.kind == StoreErrorKind::Missing => false,
                 Err(error) => return Err(error.into()),
             },
             Ok(TableFormat::Delta) => match &other.location {
@@ -301,8 +319,7 @@ impl<'a> Attempt<'a> {
             _ => other.has_pointer(),
         };
         // A pointer may lead nowhere, or be missing, and the table be read by what lies at its place.
-        let is_there = is_there || other.lists_files() || self.metadata_at(other).await?.is_some();
-        Ok(Unread { why, is_there })
+        Ok(is_there || other.lists_files() || self.metadata_at(other).await?.is_some())
     }
 }
 

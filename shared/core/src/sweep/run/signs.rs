@@ -5,21 +5,27 @@ use super::knowledge::Knowledge;
 use crate::delta::log::LOG_DIR;
 use crate::iceberg::is_metadata_name;
 use crate::location::{Location, split_uri};
-use crate::store::{GetOptions, ObjectError, ObjectKey, list_every};
+use crate::store::{GetOptions, ListRequest, ObjectError, ObjectKey};
 use crate::sweep::refs::{Lens, References};
-use crate::sweep::survey::{first_page, list_request};
+use crate::sweep::survey::{list_below, list_if_there, list_request};
 use crate::sweep::{Refusal, RefusalReason, SweepError, TableEntry, TableFormat};
 
 /// Folder of Iceberg's metadata, unless a table says otherwise.
-const METADATA_DIR: &str = "metadata";
+pub(super) const METADATA_DIR: &str = "metadata";
 /// The largest list of files that is read.
 const FILE_LIST_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A place as it is spelled, and as Hadoop's clients read it.
-fn spellings(place: &Location) -> Vec<Location> {
+pub(super) fn spellings(place: &Location) -> Vec<Location> {
     let folders: Vec<&str> = place.prefix.split('/').filter(|folder| !folder.is_empty()).collect();
     let single = Location { bucket: place.bucket.clone(), prefix: folders.join("/") };
     if single == *place { vec![single] } else { vec![place.clone(), single] }
+}
+
+/// A request for one object of a Delta log.
+fn log_request(root: &Location) -> ListRequest {
+    let prefix = format!("{}{LOG_DIR}/", root.key_prefix());
+    ListRequest { bucket: root.bucket.clone(), prefix, start_after: None, max_keys: 1 }
 }
 
 fn unreadable(at: &ObjectKey, why: &str) -> SweepError {
@@ -27,20 +33,27 @@ fn unreadable(at: &ObjectKey, why: &str) -> SweepError {
 }
 
 impl<'a> Attempt<'a> {
-    /// Metadata at a table's place, or beside the file that it points to, that somebody may read; in words.
-    pub(super) async fn metadata_at(&self, other: &TableEntry) -> Result<Option<String>, SweepError> {
-        let objects = self.app.ports.objects.as_ref();
-        let mut folders: Vec<Location> = other.pointer_folder().into_iter().collect();
+    /// Metadata at a table's place, or beside the file that it points to, that somebody may read; in words. Nobody reads
+    /// anything in a bucket that is not there.
+    pub(super) async fn metadata_at(&mut self, other: &TableEntry) -> Result<Option<String>, SweepError> {
+        let app = self.app;
+        let objects = app.ports.objects.as_ref();
+        let mut folders: Vec<Location> = other.pointer_folder().iter().flat_map(spellings).collect();
         let roots = other.location.as_ref().map(spellings).unwrap_or_default();
         for root in roots {
-            if !first_page(objects, &root, LOG_DIR, 1).await?.is_empty() {
+            let page = list_if_there(objects, &log_request(&root)).await?;
+            if page.is_none() {
+                let why = "there is no such bucket, or no key is so long";
+                self.record.facts.find(format!("{other} lies at {root}, where no object can be: {why}"));
+            }
+            if page.is_some_and(|page| !page.objects.is_empty()) {
                 return Ok(Some(format!("there is a Delta log at {root}")));
             }
             folders
                 .push(Location { bucket: root.bucket.clone(), prefix: format!("{}{METADATA_DIR}", root.key_prefix()) });
         }
         for folder in folders {
-            let page = objects.list(&list_request(&folder)).await?;
+            let Some(page) = list_if_there(objects, &list_request(&folder)).await? else { continue };
             let prefix = folder.key_prefix();
             let names = page.objects.iter().filter_map(|object| object.key.strip_prefix(&prefix));
             let mut names = names.filter(|name| !name.contains('/'));
@@ -52,7 +65,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// A table without a mark of its format may have metadata all the same. Another entry of the same place may have it.
-    pub(super) async fn check_unmarked(&self, other: &TableEntry) -> Result<(), SweepError> {
+    pub(super) async fn check_unmarked(&mut self, other: &TableEntry) -> Result<(), SweepError> {
         let Some(found) = self.metadata_at(other).await? else { return Ok(()) };
         let Some(place) = &other.location else { return Ok(()) };
         let around = self.directory.tables_around(place).await?;
@@ -84,7 +97,7 @@ impl<'a> Attempt<'a> {
 
     async fn read_lists(&self, home: &Location, references: &mut References) -> Result<(), SweepError> {
         let objects = self.app.ports.objects.as_ref();
-        for object in list_every(objects, &home.bucket, &home.key_prefix()).await? {
+        for object in list_below(objects, home).await? {
             self.check_time()?;
             let at = ObjectKey::new(home.bucket.clone(), object.key);
             if object.size_bytes > FILE_LIST_MAX_BYTES {

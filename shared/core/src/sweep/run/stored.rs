@@ -20,7 +20,7 @@ use crate::sweep::refs::{Lens, References};
 use crate::sweep::report::run_folder;
 use crate::sweep::sightings::Sightings;
 use crate::sweep::survey::{MetadataFile, Sign, Survey};
-use crate::sweep::{Refusal, RefusalReason, SweepError};
+use crate::sweep::{Refusal, RefusalReason, SweepError, TableEntry};
 
 /// What is known of a table is as old as its first listing. Older than this it is gathered anew.
 pub(super) const KNOWLEDGE_MAX_AGE_MS: i64 = 24 * 3_600_000;
@@ -185,7 +185,7 @@ impl<'a> Attempt<'a> {
             return Ok(false);
         }
         let Ok(columns) = <[Vec<u64>; 4]>::try_from(columns) else { return Ok(false) };
-        known.references = References::from_columns(columns, head.sample);
+        known.references = References::from_columns(&known.table.bucket, columns, head.sample);
         known.retention_ms = known.retention_ms.max(head.retention_ms);
         for location in locations(head.protected) {
             if !known.protected.contains(&location) {
@@ -230,9 +230,10 @@ impl<'a> Attempt<'a> {
                 .get(index)
                 .is_some_and(|known| known.table_id == one.table_id && known.standing == one.standing);
             if !is_there {
-                let entry = tables.iter().find(|table| table.id == one.table_id);
+                let entry = tables.iter().find(|table| table.id == one.table_id).cloned();
+                let entry = entry.or_else(|| TableEntry::of_unregistered_id(&one.table_id));
                 let Some(entry) = entry.filter(|_| one.standing == Standing::Reaching) else { return Ok(false) };
-                let Ok(source) = self.source_of_other(entry, &known.policy) else { return Ok(false) };
+                let Ok(source) = self.source_of_other(&entry, &known.policy) else { return Ok(false) };
                 known.sources.push(Sourced { table_id: one.table_id.clone(), source, standing: one.standing });
             }
             let restored = known.sources.get_mut(index).is_some_and(|known| known.source.restore(&one.state));

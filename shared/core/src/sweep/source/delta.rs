@@ -13,9 +13,10 @@ use super::staged::{
 use super::{Loaded, Moment, ReferenceSource, Role, SourceContext, interval};
 use crate::commit::error::CommitError;
 use crate::commit::head::{self, Fence, HeadError};
+use crate::delta::counts::{read_checksum, read_last_checkpoint};
 use crate::delta::features::is_catalog_managed;
 use crate::delta::log::{LogListing, list_log};
-use crate::delta::snapshot::{load_listed, read_commits};
+use crate::delta::snapshot::{load_counted, read_commits};
 use crate::delta::{Actions, Metadata, Snapshot, SnapshotError, Version};
 use crate::location::Location;
 use crate::ports::Ports;
@@ -28,6 +29,8 @@ use crate::sweep::{Interruption, Refusal, RefusalReason, SweepError, TableDirect
 
 const DAY_MS: i64 = 86_400_000;
 const RETENTION: &str = "delta.deletedFileRetentionDuration";
+/// Longer than there have been clocks: a hundred years.
+const FOREVER_MS: i64 = 36_525 * 86_400_000;
 /// Of tables that do not set it.
 const DEFAULT_RETENTION_MS: i64 = 7 * DAY_MS;
 const LOG_RETENTION: &str = "delta.logRetentionDuration";
@@ -109,7 +112,7 @@ impl From<SnapshotError> for SweepError {
             }
             SnapshotError::Damaged { .. } | SnapshotError::TooLarge { .. } => RefusalReason::MetadataUnreadable,
             SnapshotError::Path { .. } => RefusalReason::UnresolvedPath,
-            SnapshotError::Store(error) => return error.clone().into(),
+            SnapshotError::Store(error) => return Self::of_objects(error.clone()),
         };
         Refusal::new(reason, error.to_string()).into()
     }
@@ -118,7 +121,7 @@ impl From<SnapshotError> for SweepError {
 impl From<CommitError> for SweepError {
     fn from(error: CommitError) -> Self {
         match error {
-            CommitError::Store(error) => error.into(),
+            CommitError::Store(error) => Self::of_objects(error),
             CommitError::Item(error) => error.into(),
             other if other.is_retryable() => Interruption::Contended("the commits of the table").into(),
             other => Refusal::new(RefusalReason::MetadataUnreadable, other.to_string()).into(),
@@ -168,6 +171,10 @@ impl<'a> DeltaSource<'a> {
     }
 
     async fn check_entry(&self) -> Result<(), SweepError> {
+        // Of one that no catalog has told of, its log is all there is.
+        if self.entry.found_as().is_some() {
+            return Ok(());
+        }
         let found = self.directory.table(&self.entry.database, &self.entry.name).await?;
         let same = found.filter(|entry| entry.id == self.entry.id && entry.location == self.entry.location);
         match same.map(|entry| entry.format()).transpose()? {
@@ -185,7 +192,9 @@ impl<'a> DeltaSource<'a> {
         for one in staged.iter().filter(|one| one.standing == Standing::Open) {
             let named = self.add_staged(one, references).await?;
             // It is given its final verdict before anything is deleted, and then nothing that it names matters.
-            if one.is_abandoned(self.now_ms, self.longest_retention_ms()) {
+            if one.is_abandoned(self.now_ms, self.longest_retention_ms())
+                || one.is_forgotten(self.now_ms, self.longest_retention_ms())
+            {
                 continue;
             }
             if let Err(why) = named {
@@ -273,9 +282,12 @@ impl<'a> DeltaSource<'a> {
     fn duration_ms(&self, metadata: &Metadata, property: &str, default_ms: i64) -> Result<i64, Refusal> {
         match metadata.property(property) {
             None => Ok(default_ms),
-            Some(text) => {
-                interval::parse_ms(text).ok_or_else(|| unsupported(format!("{property} = `{text}` is not understood")))
-            }
+            Some(text) => match (interval::parse_ms(text), self.role) {
+                (Some(ms), _) => Ok(ms),
+                // Of a table that is not swept everything may count that it ever named.
+                (None, Role::Other) => Ok(FOREVER_MS),
+                (None, Role::Own) => Err(unsupported(format!("{property} = `{text}` is not understood"))),
+            },
         }
     }
 
@@ -292,6 +304,27 @@ impl<'a> DeltaSource<'a> {
             // Published since the log was listed, or the log has lost it.
             Some(_) => Err(Interruption::Changed("the table's log").into()),
         }
+    }
+
+    fn check_agrees(&self, contradiction: Option<String>) -> Result<(), Refusal> {
+        let Some(contradiction) = contradiction else { return Ok(()) };
+        let detail = format!(
+            "the log of {} contradicts itself: {contradiction}. A file of the log may be lost; if what was counted is wrong, \
+             remove the file that says so",
+            self.entry
+        );
+        Err(Refusal::new(RefusalReason::MetadataIncomplete, detail))
+    }
+
+    /// What the version's writer has counted. One that lost its version may have left the file of another commit.
+    async fn check_checksum(&self, snapshot: &Snapshot) -> Result<(), SweepError> {
+        let objects = self.ports.objects.as_ref();
+        let Some(checksum) = read_checksum(objects, &self.root, snapshot.version).await? else { return Ok(()) };
+        let contradiction = checksum.contradiction(snapshot);
+        if contradiction.is_some() && checksum.is_of_another_commit(objects, &self.root, snapshot.version).await? {
+            return Ok(());
+        }
+        Ok(self.check_agrees(contradiction)?)
     }
 
     fn check_snapshot(&self, snapshot: &Snapshot, listing: &LogListing, ratifier: Ratifier) -> Result<State, Refusal> {
@@ -392,8 +425,23 @@ impl ReferenceSource for DeltaSource<'_> {
     async fn load(&mut self, references: &mut References, _: i64) -> Result<Loaded, SweepError> {
         self.check_entry().await?;
         let staged = self.add_pending(references).await?;
+        let objects = self.ports.objects.as_ref();
+        // Before the listing, which then has whatever it speaks of.
+        let last_checkpoint = read_last_checkpoint(objects, &self.root).await?;
         let listing = self.list(None).await?;
-        let snapshot = load_listed(self.ports.objects.as_ref(), &self.root, &listing, None).await?;
+        let (snapshot, checkpoint) = match load_counted(objects, &self.root, &listing).await {
+            // A folder of this name, and nothing that anybody takes for a table.
+            Err(error @ (SnapshotError::NoTable(_) | SnapshotError::NoMetadata(_)))
+                if self.entry.found_as().is_some() =>
+            {
+                return Err(Refusal::new(RefusalReason::TableUnknown, error.to_string()).into());
+            }
+            read => read?,
+        };
+        if let Some(said) = last_checkpoint {
+            self.check_agrees(said.contradiction(listing.latest(), &snapshot, checkpoint.as_ref()))?;
+        }
+        self.check_checksum(&snapshot).await?;
         let ratifier = self.ratifier(&snapshot).await?;
         let state = self.check_snapshot(&snapshot, &listing, ratifier)?;
         self.add_snapshot(&snapshot, state.retention_ms, references)?;
@@ -536,6 +584,10 @@ impl ReferenceSource for DeltaSource<'_> {
         self.fence = Some(run.clone());
         for _ in 1..FENCE_TRIES {
             let head = head::load(items, &self.root).await?;
+            // Nobody commits through this product to a table that it has never seen.
+            if head.is_none() && self.entry.found_as().is_some() {
+                return Ok(());
+            }
             let fence = Fence { run: run.clone(), expires_ms: expires_at_ms };
             let now_ms = self.ports.clock.now_ms();
             match head::set_fence(items, ids, &self.root, head.as_ref(), fence, now_ms).await {

@@ -8,16 +8,17 @@ use super::packed::Pack;
 use super::reading::Reading;
 use super::{Loaded, Moment, ReferenceSource, Role, SourceContext};
 use crate::iceberg::{
-    FlinkCommit, IcebergError, ManifestRef, Named, Reachable, TableMetadata, load_attempt, load_manifest, load_metadata,
+    FlinkCommit, IcebergError, ManifestRef, Named, Reachable, TableMetadata, head_named, load_attempt, load_manifest,
+    load_metadata,
 };
 use crate::location::Location;
 use crate::ports::Ports;
-use crate::store::{ObjectKey, list_every};
+use crate::store::ObjectKey;
 use crate::sweep::delays::Delays;
 use crate::sweep::flink::TempManifest;
 use crate::sweep::guards::NameRules;
 use crate::sweep::refs::{Held, References, exact_hash};
-use crate::sweep::survey::{MetadataFile, OwnSigns, Survey};
+use crate::sweep::survey::{MetadataFile, OwnSigns, Survey, list_below};
 use crate::sweep::{Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
 
 /// Metadata files without reference that are opened in one run, newest first. The others are kept.
@@ -198,6 +199,7 @@ impl<'a> IcebergSource<'a> {
         self.data_folders.extend(DATA_PATHS.iter().filter_map(|name| property(name)));
         self.metadata_folders.extend(property(METADATA_PATH));
         self.metadata_folders.extend(folder_of(pointer));
+        self.metadata_folders.extend(pointer.collapsed().as_ref().and_then(folder_of));
         self.metadata_folders.extend(metadata.files.iter().filter(|at| is_metadata(at)).filter_map(folder_of));
         self.partition_names.extend(metadata.partition_names.iter().cloned());
     }
@@ -208,11 +210,11 @@ impl<'a> IcebergSource<'a> {
         let objects = self.ports.objects.as_ref();
         let metadata = match load_metadata(objects, &stray.at).await {
             Ok(metadata) => metadata,
-            Err(IcebergError::Store(error)) => return Err(error.into()),
+            Err(error @ IcebergError::Store(_)) => return Err(error.into()),
             // Gone since the listing.
             Err(IcebergError::Missing { .. }) => return Ok(false),
             Err(error) => {
-                let age = objects.head(&self.pointer).await?.last_modified_ms;
+                let age = head_named(objects, &self.pointer).await?.last_modified_ms;
                 // An unreadable file from before the current state is kept and harms nobody. A newer one may be a
                 // commit under way.
                 return if stray.last_modified_ms < age { Ok(false) } else { Err(error.into()) };
@@ -259,7 +261,7 @@ impl IcebergSource<'_> {
         let folders: Vec<Location> = folders.cloned().collect();
         let mut found = Vec::new();
         for folder in folders {
-            for object in list_every(self.ports.objects.as_ref(), &folder.bucket, &folder.key_prefix()).await? {
+            for object in list_below(self.ports.objects.as_ref(), &folder).await? {
                 let at = ObjectKey::new(folder.bucket.clone(), object.key);
                 found.push(MetadataFile { at, last_modified_ms: object.last_modified_ms });
             }
@@ -283,7 +285,7 @@ impl IcebergSource<'_> {
         let elsewhere = metadata.properties.get(FLINK_PATH).and_then(|uri| Location::parse(uri).ok());
         let is_elsewhere = |folder: &Location| !self.entry.location.as_ref().is_some_and(|home| home.contains(folder));
         if let Some(folder) = elsewhere.filter(is_elsewhere) {
-            for object in list_every(self.ports.objects.as_ref(), &folder.bucket, &folder.key_prefix()).await? {
+            for object in list_below(self.ports.objects.as_ref(), &folder).await? {
                 let at = ObjectKey::new(folder.bucket.clone(), object.key);
                 found.push(MetadataFile { at, last_modified_ms: object.last_modified_ms });
             }
@@ -328,7 +330,7 @@ impl IcebergSource<'_> {
         for file in found {
             match load_attempt(self.ports.objects.as_ref(), &file.at).await {
                 Ok(named) => named.iter().for_each(|at| references.add_pending(at)),
-                Err(IcebergError::Store(error)) => return Err(error.into()),
+                Err(error @ IcebergError::Store(_)) => return Err(error.into()),
                 Err(error) => {
                     let detail = format!("a manifest that may still be committed cannot be read: {error}");
                     return Err(Refusal::new(RefusalReason::PendingUnreadable, detail).into());
@@ -345,7 +347,7 @@ impl IcebergSource<'_> {
             Ok(entries) => entries.iter().for_each(|entry| references.add_pending(&entry.at)),
             // Committed or given up since the listing.
             Err(IcebergError::Missing { .. }) => {}
-            Err(IcebergError::Store(error)) => return Err(error.into()),
+            Err(error @ IcebergError::Store(_)) => return Err(error.into()),
             Err(error) => {
                 let detail = format!("a checkpoint that Flink may still commit cannot be read: {error}");
                 return Err(Refusal::new(RefusalReason::PendingUnreadable, detail).into());
@@ -389,6 +391,8 @@ struct Saved {
     is_loading: bool,
     before: Option<StateMark>,
     walked: Vec<(String, String)>,
+    #[serde(default)]
+    counted: Vec<(String, String, u64)>,
     data_folders: Vec<(String, String)>,
     metadata_folders: Vec<(String, String)>,
     partition_names: BTreeSet<String>,
@@ -450,6 +454,7 @@ impl ReferenceSource for IcebergSource<'_> {
             is_loading: self.is_loading,
             before: self.before.clone(),
             walked,
+            counted: self.reachable.counted().into_iter().map(|(at, live)| (at.bucket, at.key, live)).collect(),
             data_folders: pairs(&self.data_folders),
             metadata_folders: pairs(&self.metadata_folders),
             partition_names: self.partition_names.clone(),
@@ -460,8 +465,10 @@ impl ReferenceSource for IcebergSource<'_> {
     fn restore(&mut self, saved: &Value) -> bool {
         let Ok(saved) = Saved::deserialize(saved) else { return false };
         (self.is_loading, self.before) = (saved.is_loading, saved.before);
-        self.reachable =
-            Reachable::having_walked(saved.walked.into_iter().map(|(bucket, key)| ObjectKey { bucket, key }));
+        self.reachable = Reachable::having_walked(
+            saved.walked.into_iter().map(|(bucket, key)| ObjectKey { bucket, key }),
+            saved.counted.into_iter().map(|(bucket, key, live)| (ObjectKey { bucket, key }, live)),
+        );
         self.data_folders = folders(saved.data_folders);
         self.metadata_folders = folders(saved.metadata_folders);
         self.partition_names = saved.partition_names;
@@ -541,7 +548,7 @@ impl ReferenceSource for IcebergSource<'_> {
                     found.extend(said.filter_map(|uri| Location::parse(uri).ok()));
                     found.extend(folder_of(at));
                 }
-                Err(IcebergError::Store(error)) => return Err(error.into()),
+                Err(error @ IcebergError::Store(_)) => return Err(error.into()),
                 // Gone, or nobody can read it: it tells nothing, and what it named is not lost by that.
                 Err(_) => {}
             }

@@ -1,12 +1,14 @@
 //! Where references come from: one implementation per table format.
 
 mod delta;
+mod dropped;
 mod features;
 mod iceberg;
 mod interval;
 mod packed;
 mod reading;
 mod staged;
+mod unregistered;
 mod vectors;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -15,12 +17,15 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 pub use delta::DeltaSource;
+pub(super) use dropped::{DroppedSource, entry_of};
 pub use iceberg::{DECLARED_PATHS, IcebergSource};
+use unregistered::UnregisteredIceberg;
 
 #[cfg(test)]
 pub(in crate::sweep) use staged::files_of_path;
 
 use super::delays::Delays;
+use super::directory::Unregistered;
 use super::guards::NameRules;
 use super::refs::References;
 use super::survey::{OwnSigns, Survey};
@@ -152,6 +157,11 @@ pub fn source_for<'a>(
     entry: &TableEntry,
     context: SourceContext<'_>,
 ) -> Result<Box<dyn ReferenceSource + 'a>, Refusal> {
+    match entry.found_as() {
+        Some(Unregistered::Delta) => return Ok(Box::new(DeltaSource::new(ports, directory, entry, context)?)),
+        Some(Unregistered::IcebergMetadata) => return Ok(Box::new(UnregisteredIceberg::new(ports, entry)?)),
+        None => {}
+    }
     match entry.format()? {
         TableFormat::Iceberg { pointer } => Ok(Box::new(IcebergSource::new(ports, directory, entry, pointer, context))),
         TableFormat::Delta => Ok(Box::new(DeltaSource::new(ports, directory, entry, context)?)),

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::iceberg::{ManifestEntry, ManifestRef};
+use crate::iceberg::{ManifestContent, ManifestEntry, ManifestRef};
 use crate::location::Location;
 use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey, Objects, PutOptions, ReadObjects};
 use crate::sweep::blob::{decode_blob, encode_blob};
@@ -20,8 +20,9 @@ use crate::sweep::refs::{NameHashes, Packed, exact_hash};
 use crate::sweep::survey::has_avro_name;
 use crate::sweep::{Refusal, RefusalReason, SweepError};
 
-/// Another layout, or another way to hash names, is not read.
-const LAYOUT: u64 = 2;
+/// Another layout, or another way to hash names, is not read. Nor is what was believed under laxer rules: lists of which
+/// a manifest may be missing.
+const LAYOUT: u64 = 3;
 /// Numbers of one object, 64 MiB. Manifests beyond that are read by every run.
 const NUMBERS_MAX: usize = 8 * 1024 * 1024;
 /// Manifests that lists name, all together.
@@ -48,6 +49,8 @@ struct Entry {
     state: u64,
     length_bytes: Option<u64>,
     entries: Option<u64>,
+    live: Option<u64>,
+    is_deletes: bool,
     snapshot: Option<i64>,
     /// Numbers of each kind: names, loose names, folders, names of files that `added_by` added.
     counts: [usize; 4],
@@ -203,6 +206,8 @@ impl Pack {
             state,
             length_bytes: manifest.length_bytes,
             entries: manifest.entries,
+            live: manifest.live,
+            is_deletes: manifest.content == ManifestContent::Deletes,
             snapshot: manifest.snapshot,
             counts: found.columns.each_ref().map(Vec::len),
             added_by: found.added_by.into_iter().next(),
@@ -303,9 +308,9 @@ impl Columns {
         let mut inside = HashSet::new();
         let [exact, loose, folders, added] = &mut found.columns;
         for one in named {
-            let hashes = NameHashes::of(&one.at);
+            let hashes = NameHashes::of(&one.at, Some(&home.bucket));
             exact.push(hashes.exact);
-            loose.extend([Some(hashes.loose), hashes.cut].into_iter().flatten());
+            loose.extend([hashes.loose, hashes.cut].into_iter().flatten());
             inside.extend(hashes.folder);
             if let Some(id) = one.added_by.filter(|id| is_recent(*id)) {
                 added.push(hashes.exact);
@@ -335,6 +340,8 @@ fn manifest_ref(entry: &Entry) -> ManifestRef {
         at: ObjectKey::new(entry.bucket.clone(), entry.key.clone()),
         length_bytes: entry.length_bytes,
         entries: entry.entries,
+        live: entry.live,
+        content: if entry.is_deletes { ManifestContent::Deletes } else { ManifestContent::Data },
         snapshot: entry.snapshot,
     }
 }

@@ -10,17 +10,14 @@ use crate::commit::error::CommitError;
 use crate::commit::head::{self, Head};
 use crate::commit::keys::ProposalId;
 use crate::commit::proposal::{Proposal, Status};
-use crate::commit::proposals;
-use crate::delta::log::{LOG_DIR, STAGED_DIR, StagedKey};
+use crate::commit::proposals::{self, ABANDONED_MS, StagedObject};
+use crate::delta::log::{StagedKey, StagedName, TEMP_DIR, list_log};
 use crate::delta::path::{Reach, resolve};
 use crate::delta::{Actions, DeletionVector, Strictness, Version, parse_commit};
 use crate::location::{Location, split_uri};
 use crate::ports::Ports;
-use crate::store::{ByteRange, ETag, GetOptions, ObjectError, ObjectKey, TransactError, list_every};
+use crate::store::{ByteRange, ETag, GetOptions, ObjectError, ObjectKey, TransactError};
 use crate::sweep::SweepError;
-
-/// A staged commit without a verdict is given up after this time, or the retention if that is longer.
-const ABANDONED_MS: i64 = 14 * 86_400_000;
 
 /// How far a staged commit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,23 +53,51 @@ impl StagedCommit {
         let may_end = self.proposal.as_ref().is_none_or(|proposal| proposal.status.may_become(Status::Expired));
         self.standing == Standing::Open && is_old && may_end && StagedKey::parse(&self.at).is_some()
     }
+
+    /// Nobody can decide on it, since it has no id, and it is so old that it is no upload under way, or it lies where
+    /// nobody stages commits. What it names stays as long as it is there; that it cannot be read stops no run.
+    pub(super) fn is_forgotten(&self, now_ms: i64, retention_ms: i64) -> bool {
+        let is_old = self.last_heard_ms < now_ms.saturating_sub(retention_ms.max(ABANDONED_MS));
+        let is_aside = || {
+            let folder = self.at.key.rsplit('/').nth(1);
+            folder == Some(TEMP_DIR) && StagedName::of(&self.at) == StagedName::Odd
+        };
+        StagedKey::parse(&self.at).is_none() && (is_old || is_aside())
+    }
 }
 
-/// Every staged commit and what became of it. Strongly consistent; one listing.
+/// Versions that the log has: what a log store wrote for them is decided on. Asked before anything is read.
+async fn decided_by(ports: &Ports, root: &Location, found: &[StagedObject]) -> Result<Version, CommitError> {
+    let versions = found.iter().filter_map(|object| match object.name {
+        StagedName::LogStore(version) => Some(version),
+        _ => None,
+    });
+    let Some(first) = versions.min() else { return Ok(Version::NONE) };
+    Ok(list_log(ports.objects.as_ref(), root, Some(first)).await?.latest())
+}
+
+/// Every staged commit and what became of it, and whatever else may be meant for one. Strongly consistent; three listings.
 pub(super) async fn staged_commits(ports: &Ports, root: &Location) -> Result<Vec<StagedCommit>, CommitError> {
     let (items, objects) = (ports.items.as_ref(), ports.objects.as_ref());
     let head = head::load(items, root).await?;
-    let prefix = root.object(&format!("{LOG_DIR}/{STAGED_DIR}/")).key;
-    let mut listed = Vec::new();
-    for object in list_every(objects, &root.bucket, &prefix).await? {
-        let at = ObjectKey::new(root.bucket.clone(), object.key);
-        if let Some(key) = StagedKey::parse(&at) {
-            listed.push((ProposalId(key.id), at, object.etag, object.last_modified_ms));
+    let found = proposals::staged_objects(objects, root).await?;
+    let decided = decided_by(ports, root, &found).await?;
+    let (mut listed, mut staged) = (Vec::new(), Vec::new());
+    for object in found {
+        let StagedObject { at, etag, last_modified_ms, .. } = object;
+        match object.name {
+            StagedName::Proposal(key) => listed.push((ProposalId(key.id), at, etag, last_modified_ms)),
+            // What it is a copy of is staged, or claimed.
+            StagedName::Copy => {}
+            StagedName::LogStore(version) if version <= decided => {}
+            StagedName::LogStore(_) | StagedName::Odd => {
+                let (standing, last_heard_ms) = (Standing::Open, last_modified_ms);
+                staged.push(StagedCommit { at, etag, standing, last_heard_ms, proposal: None });
+            }
         }
     }
     let ids: Vec<ProposalId> = listed.iter().map(|(id, ..)| *id).collect();
     let mut proposals = proposals::find(items, ports.clock.as_ref(), root, head.as_ref(), &ids).await?;
-    let mut staged = Vec::new();
     for (id, at, etag, last_modified_ms) in listed {
         let proposal = proposals.remove(&id);
         // A verdict speaks of the bytes that it was given for.

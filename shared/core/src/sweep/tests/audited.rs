@@ -101,6 +101,32 @@ async fn a_share_too_large_deletes_nothing_and_says_how_to_go_on() {
 }
 
 #[tokio::test]
+async fn explain_says_what_is_wrong_with_a_key() {
+    let lake = Lake::new();
+    with_old_orphan(&lake).await;
+    let explain = async |key: Value| {
+        let body = json!({ "key": key });
+        rest::explain_in(&lake.app, lake.directory.as_ref(), "db", "t", &body, lake.deadline()).await
+    };
+    let long = "ä".repeat(513);
+    for key in [
+        json!(long),
+        json!(format!("s3://lake/{long}")),
+        json!("s3://lake"),
+        json!("s3a://lake/"),
+        json!("S3://"),
+        json!(""),
+        json!(7),
+        json!(null),
+    ] {
+        let error = explain(key.clone()).await.unwrap_err();
+        assert_eq!(error.name, crate::glue::GlueExceptionName::InvalidInput, "{key}: {error}");
+    }
+    // Of the longest there are, there may be one.
+    assert_eq!(explain(json!("ä".repeat(512))).await.unwrap()["exists"], false);
+}
+
+#[tokio::test]
 async fn explain_says_what_the_report_says() {
     let lake = Lake::new();
     let mut table = with_old_files(&lake, 1).await;

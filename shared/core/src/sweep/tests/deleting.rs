@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use serde_json::json;
 
 use super::super::testkit::*;
@@ -35,39 +34,12 @@ impl Strict {
 }
 
 #[async_trait]
-impl ReadObjects for Strict {
-    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
-        self.objects.get(at, options).await
+impl Watch for Strict {
+    fn objects(&self) -> &MemoryObjects {
+        &self.objects
     }
 
-    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
-        self.objects.head(at).await
-    }
-
-    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
-        self.objects.list(request).await
-    }
-
-    fn object_usage(&self) -> ObjectUsage {
-        self.objects.object_usage()
-    }
-}
-
-#[async_trait]
-impl Objects for Strict {
-    async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
-        self.objects.put(at, bytes, options).await
-    }
-
-    async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError> {
-        self.objects.copy(from, to, condition).await
-    }
-
-    async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError> {
-        self.objects.delete(at, if_match).await
-    }
-
-    async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
+    async fn batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
         self.batches.lock().unwrap().push(doomed.len());
         if doomed.len() > self.most_keys {
             return Err(StoreError::new(StoreErrorKind::Throttled, "delete_batch", "SlowDown").into());

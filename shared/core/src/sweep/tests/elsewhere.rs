@@ -326,3 +326,17 @@ async fn one_place_in_two_formats_is_the_union_of_both() {
     assert!(lake.keys().contains(&of_delta));
     table.append(&["more.parquet"]).await;
 }
+
+#[tokio::test]
+async fn all_that_another_table_ever_removed_counts_where_it_is_not_known_how_long() {
+    for (setting, is_kept) in [("interval 1 month", true), ("interval 2 days", false)] {
+        let lake = Lake::new();
+        let (_, orphan) = with_old_orphan(&lake).await;
+        let mut lines = creation_of("u", &[], json!({"delta.deletedFileRetentionDuration": setting}));
+        lines.push(add_line(&format!("s3://{BUCKET}/{orphan}"), 1));
+        let kit = lake.delta("u", "dev/u", &lines).await;
+        kit.log(1, &[remove_line(&format!("s3://{BUCKET}/{orphan}"), START_MS)]).await;
+        let (record, gone) = lake.gone().await;
+        assert_eq!((record.state, gone.is_empty()), (RunState::Completed, is_kept), "{setting}: {:?}", record.error);
+    }
+}

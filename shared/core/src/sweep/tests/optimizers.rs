@@ -96,6 +96,8 @@ async fn inputs_that_are_refused() {
         (InvalidInput, iceberg(json!({"orphanFileRetentionPeriodInDays": 0}))),
         (InvalidInput, iceberg(json!({"orphanFileRetentionPeriodInDays": 1.5}))),
         (InvalidInput, iceberg(json!({"orphanFileRetentionPeriodInDays": i64::MAX}))),
+        (InvalidInput, iceberg(json!({"orphanFileRetentionPeriodInDays": 3, "orphanFileRetentionPeriodInHours": 24}))),
+        (InvalidInput, iceberg(json!({"orphanFileRetentionPeriodInDays": 3, "orphanFileRetentionPeriodInHours": 73}))),
         (InvalidInput, iceberg(json!({"runRateInHours": 2}))),
         (InvalidInput, iceberg(json!({"runRateInHours": 169}))),
         (InvalidInput, iceberg(json!({"location": "s3://lake/wh"}))),

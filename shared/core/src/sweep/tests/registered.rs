@@ -4,7 +4,6 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -15,10 +14,7 @@ use crate::catalog::{CatalogError, create_database};
 use crate::location::Location;
 use crate::partition::{self, PartitionInput};
 use crate::ports::App;
-use crate::store::{
-    Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Object, ObjectError, ObjectKey, ObjectMeta, ObjectUsage,
-    Objects, PutCondition, PutOptions, ReadObjects,
-};
+use crate::store::memory::MemoryObjects;
 
 const ORPHAN: &str = "wh/t/data/orphan.parquet";
 
@@ -69,41 +65,15 @@ impl TableDirectory for Both {
 struct UpToTheLast(Arc<Hooked>);
 
 #[async_trait]
-impl ReadObjects for UpToTheLast {
-    async fn get(&self, at: &ObjectKey, options: &GetOptions) -> Result<Object, ObjectError> {
-        self.0.get(at, options).await
+impl Watch for UpToTheLast {
+    fn objects(&self) -> &MemoryObjects {
+        &self.0.objects
     }
 
-    async fn head(&self, at: &ObjectKey) -> Result<ObjectMeta, ObjectError> {
-        self.0.head(at).await
-    }
-
-    async fn list(&self, request: &ListRequest) -> Result<ListPage, ObjectError> {
-        self.0.list(request).await
-    }
-
-    fn object_usage(&self) -> ObjectUsage {
-        self.0.object_usage()
-    }
-}
-
-#[async_trait]
-impl Objects for UpToTheLast {
-    async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
-        self.0.put(at, bytes, options).await
-    }
-
-    async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError> {
-        self.0.copy(from, to, condition).await
-    }
-
-    async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError> {
-        self.0.delete(at, if_match).await
-    }
-
-    async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
-        self.0.hook.tick("delete_batch").await;
-        self.0.delete_batch(bucket, doomed).await
+    async fn before(&self, request: &'static str) {
+        if matches!(request, "get" | "head" | "list" | "delete_batch") {
+            self.0.hook.tick(request).await;
+        }
     }
 }
 

@@ -192,6 +192,164 @@ async fn a_worker_that_dies_anywhere_loses_nothing_and_the_next_goes_on() {
     assert_eq!(ends, 1);
 }
 
+/// Decisions and outcomes of a run, in an order of their own.
+type Told = (BTreeMap<String, (String, String)>, BTreeSet<String>, BTreeSet<String>);
+
+async fn told(lake: &Lake, run_id: &str) -> Told {
+    let mut judged = BTreeMap::new();
+    let mut deleted = BTreeSet::new();
+    for line in lake.report("t", run_id).await {
+        let text = |member: &str| line[member].as_str().unwrap_or_default().to_owned();
+        if line["outcome"].is_string() {
+            // Deleted by a worker that died before it could say so: found to be gone.
+            assert!(matches!(text("outcome").as_str(), "deleted" | "already_gone"), "{line}");
+            deleted.insert(text("key"));
+        } else {
+            judged.insert(text("key"), (text("decision"), text("reason")));
+        }
+    }
+    (judged, deleted, lake.keys())
+}
+
+/// Small enough to be broken at every single call.
+async fn small(lake: &Lake, format: &str) {
+    if format == "delta" {
+        let kit = lake.delta("t", "wh/t", &crate::delta::testkit::creation_of("u", &[], json!({}))).await;
+        lake.optimize("t", json!({})).await;
+        advance(&lake.world.clock, 1);
+        kit.log(1, &[crate::delta::testkit::add_line("data/live.parquet", 4)]).await;
+    } else {
+        let mut table = Iceberg::create(lake, "t", 2).await;
+        lake.optimize("t", json!({})).await;
+        advance(&lake.world.clock, 1);
+        table.append(&["live.parquet"]).await;
+        table.append(&["more.parquet"]).await;
+    }
+    for name in ["live", "orphan-1", "orphan-2", "orphan-3"] {
+        lake.put(&format!("wh/t/data/{name}.parquet"), "data").await;
+    }
+    lake.put("wh/t/note.txt", "x").await;
+    lake.days(10);
+}
+
+/// Workers that take turns until one comes to the end; none of them knows of the others.
+async fn in_turns(lake: &Lake, request: &SweepRequest, length_ms: i64) -> RunRecord {
+    for _ in 0..200 {
+        match slice(lake, request, length_ms).await {
+            Ok(RunOutcome::Finished(record)) => return *record,
+            Ok(RunOutcome::AlreadyFinished) => {
+                return RunRecord::load(lake.world.items.as_ref(), "id-t", &request.run_id).await.unwrap().unwrap();
+            }
+            Ok(RunOutcome::Postponed(_)) => {}
+            Ok(other) => panic!("{other:?}"),
+            // The message comes again, to another worker.
+            Err(_) => lake.world.faults.revive(),
+        }
+        lake.world.clock.advance_ms(LEASE_MS);
+    }
+    panic!("no end");
+}
+
+/// A worker dies at every call that a run makes, and at every call once more while the next one is at work; each answer
+/// is lost once; each call is throttled once. What comes of it is what one worker does who is left alone.
+#[tokio::test]
+async fn whatever_breaks_at_any_call_the_end_is_that_of_a_run_that_is_left_alone() {
+    use crate::store::StoreErrorKind::{Throttled, Unavailable};
+    use crate::store::memory::Fault;
+    for (format, mode) in [("iceberg", Mode::Ordinary), ("delta", Mode::Ordinary), ("iceberg", Mode::DryRun)] {
+        // With time for all of it, and with hardly any.
+        for (length_ms, every) in [(900_000, 1), (if format == "delta" { 50_000 } else { 32_000 }, 3)] {
+            let alone = Lake::new();
+            small(&alone, format).await;
+            let request = alone.start("t", mode).await;
+            alone.world.faults.forget_calls();
+            let record = in_turns(&alone, &request, length_ms).await;
+            let calls = alone.world.faults.calls().len() as u64;
+            assert_eq!(record.state, RunState::Completed, "{:?}", record.error);
+            let expected = told(&alone, &request.run_id).await;
+            for way in 0..4 {
+                for call in (0..calls).step_by(every) {
+                    let lake = Lake::new();
+                    small(&lake, format).await;
+                    let request = lake.start("t", mode).await;
+                    lake.world.faults.forget_calls();
+                    match way {
+                        0 => lake.world.faults.crash_after(call),
+                        1 => lake.world.faults.inject("", call, Fault::After(Unavailable)),
+                        2 => lake.world.faults.inject("", call, Fault::Before(Throttled)),
+                        _ => {
+                            lake.world.faults.crash_after(call);
+                            lake.world.faults.inject("", calls + call / 2, Fault::After(Unavailable));
+                        }
+                    }
+                    let record = in_turns(&lake, &request, length_ms).await;
+                    let what = format!("{format} {mode:?}, {length_ms} ms, way {way}, call {call} of {calls}");
+                    assert_eq!(record.state, RunState::Completed, "{what}: {:?}", record.error);
+                    let found = told(&lake, &request.run_id).await;
+                    assert_eq!(found.2, expected.2, "{what}");
+                    assert_eq!(found.0, expected.0, "{what}");
+                    // A worker that died between a batch and its record may leave no word of it.
+                    assert!(found.1.is_subset(&expected.1), "{what}: {:?}", found.1);
+                }
+            }
+        }
+    }
+}
+
+/// Between the moment at which a slice believes what an earlier run has read, and the end of the listing that is to show
+/// it, a manifest goes or is written anew.
+#[tokio::test]
+async fn what_a_slice_believed_and_the_next_ones_do_not_find_is_read_or_refused() {
+    let (mut seen, mut refused) = (BTreeSet::new(), 0);
+    for requests in 0.. {
+        let mut is_whole = false;
+        for is_torn in [false, true] {
+            let lake = Lake::new();
+            let mut table = Iceberg::create(&lake, "t", 2).await;
+            lake.optimize("t", json!({})).await;
+            advance(&lake.world.clock, 1);
+            let mut live = Vec::new();
+            for commit in 0..6 {
+                live.extend(table.append(&[&format!("live-{commit}.parquet")]).await);
+            }
+            for number in 0..9 {
+                table.data(&format!("orphan-{number}.parquet")).await;
+            }
+            lake.days(4);
+            // Everything is known from now on.
+            lake.sweep("t", Mode::DryRun).await;
+            let request = lake.start("t", Mode::Ordinary).await;
+            // So many requests, and the margin in which nothing is begun.
+            let first = slice(&lake, &request, 20_000 + requests * STEPS_MS.0).await.unwrap();
+            is_whole |= matches!(first, RunOutcome::Finished(_));
+            let record = RunRecord::load(lake.world.items.as_ref(), "id-t", &request.run_id).await.unwrap().unwrap();
+            let stage = record.progress.stage;
+            let manifest = "wh/t/metadata/c5-m0.avro";
+            crate::store::Objects::delete(lake.world.objects.as_ref(), &at(manifest), None).await.unwrap();
+            if is_torn {
+                lake.put(manifest, "torn").await;
+            }
+            let record = if is_whole { record } else { sliced(&lake, &request).await };
+            let keys = lake.keys();
+            let what = format!("after {requests} requests, at {stage:?}");
+            assert!(live.iter().all(|key| keys.contains(key)), "{what}");
+            if record.state == RunState::Failed {
+                assert_eq!(record.totals.deleted.count, 0, "{what}");
+                let reason = if is_torn { "metadata_unreadable" } else { "metadata_incomplete" };
+                assert_eq!(record.reason.as_deref(), Some(reason), "{what}");
+                seen.insert(stage);
+                refused += 1;
+            } else {
+                assert!(stage > Stage::Loading || is_whole, "{what}: {record:?}");
+            }
+        }
+        if is_whole {
+            break;
+        }
+    }
+    assert!(seen.contains(&Stage::Loading) && seen.contains(&Stage::Surveying) && refused > 4, "{seen:?} {refused}");
+}
+
 #[tokio::test]
 async fn a_commit_between_any_two_slices_saves_its_files() {
     let mut whole = false;

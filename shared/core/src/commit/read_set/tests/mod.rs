@@ -1,3 +1,4 @@
 mod files;
 mod random;
+mod rules;
 mod texts;

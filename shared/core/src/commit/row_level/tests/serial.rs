@@ -2,6 +2,8 @@
 //! files: for random tables, pairs and triples of statements, in every order.
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use serde_json::json;
 
 use crate::commit::tests::engine::{Engine, Rows, Statement};
@@ -119,4 +121,56 @@ async fn different_rows_of_one_file_are_all_admitted() {
             "the first that changes takes the move back"
         );
     }
+}
+
+/// The properties above would hold of a judge that admits nothing: of what their generators give, much is admitted.
+#[test]
+fn many_orders_are_admitted() {
+    let mut runner = TestRunner::deterministic();
+    let cases = ((1..7_usize, 1..7_usize), prop::collection::vec(statement(), 2));
+    let mut admitted = 0;
+    for _ in 0..10 {
+        let (sizes, statements) = cases.new_tree(&mut runner).unwrap().current();
+        for order in orders(2) {
+            admitted += run(propose(sizes, &statements, &order)).unwrap();
+        }
+    }
+    assert!(admitted >= 6, "{admitted} of 20");
+}
+
+/// Each winner asks for vectors and, since the bounds of what it brought tell nothing, for rows: their number ends no judgement
+/// without a verdict.
+#[tokio::test]
+async fn twenty_winners_that_each_ask_for_rows_end_with_a_verdict() {
+    let properties = json!({"delta.enableDeletionVectors": "true", "delta.isolationLevel": "Serializable"});
+    let engine = Engine { kit: Kit::with_vectors(properties).await };
+    let mut version = 0;
+    let mut commit = async |lines: Vec<serde_json::Value>| {
+        version += 1;
+        let verdict = engine.kit.propose(version, version as u128, &lines).await;
+        assert_eq!(short(&verdict), format!("committed {version}"));
+        version
+    };
+    for file in 0..8_i64 {
+        let ids = (0..4).map(|row| file + 8 * row).collect();
+        commit(engine.execute(&Statement::Append(ids), &[], &format!("base{file}")).await).await;
+    }
+    let late = Statement::Delete(24, 27);
+    let files = engine.read(8).await;
+    let proposal = engine.execute(&late, &files, "late").await;
+    for id in 0..20 {
+        let files = engine.read(8 + id).await;
+        let mut lines = engine.execute(&Statement::Update(id, id), &files, &format!("winner{id}")).await;
+        for line in lines.iter_mut().filter(|line| line["add"]["path"].is_string()) {
+            if line["add"]["deletionVector"].is_null() {
+                line["add"]["stats"] = json!(json!({"numRecords": 1}).to_string());
+            }
+        }
+        commit(lines).await;
+    }
+    let mut serial = engine.rows().await;
+    late.run(&mut serial);
+    let verdict = engine.kit.propose(9, 999, &proposal).await;
+    assert_eq!(short(&verdict), "committed 29");
+    assert_eq!(engine.rows().await, serial);
 }

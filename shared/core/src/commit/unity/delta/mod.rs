@@ -32,7 +32,9 @@ pub(super) enum Call {
     Exists,
     Metrics,
     /// Of a table, of a table that is about to be created, or of a path.
-    Credentials,
+    TableCredentials,
+    StagingCredentials,
+    PathCredentials,
 }
 
 const fn route(method: Method, path: &'static str, call: Call) -> Route<Call> {
@@ -49,9 +51,13 @@ pub(super) const ROUTES: &[Route<Call>] = &[
     route(Method::Delete, "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}", Call::Delete),
     route(Method::Head, "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}", Call::Exists),
     route(Method::Post, "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}/metrics", Call::Metrics),
-    route(Method::Get, "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}/credentials", Call::Credentials),
-    route(Method::Get, "/delta/v1/staging-tables/{table_id}/credentials", Call::Credentials),
-    route(Method::Get, "/delta/v1/temporary-path-credentials", Call::Credentials),
+    route(
+        Method::Get,
+        "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}/credentials",
+        Call::TableCredentials,
+    ),
+    route(Method::Get, "/delta/v1/staging-tables/{table_id}/credentials", Call::StagingCredentials),
+    route(Method::Get, "/delta/v1/temporary-path-credentials", Call::PathCredentials),
 ];
 
 /// Answers a call. Never fails: trouble is an answer too.
@@ -79,8 +85,14 @@ async fn answer(ctx: Context<'_>, request: Request<'_>) -> Result<Answer, DeltaE
     let done = Answer { status: 204, body: Value::Null };
     match (call, names.as_slice()) {
         (Call::Config, _) => config(ctx, request).map(ok),
-        (Call::Credentials, _) => {
-            Err(DeltaError::not_implemented("no credentials are given out: clients read and write S3 with their own"))
+        (Call::StagingCredentials, &[table_id]) => {
+            super::tables::place_of(ctx, table_id).await?;
+            Ok(ok(no_credentials()))
+        }
+        (Call::PathCredentials, _) => {
+            check_operation(request)?;
+            let missing = || DeltaError::bad_request("`location` is missing");
+            request.query("location").map(|_| ok(no_credentials())).ok_or_else(missing)
         }
         (Call::Stage, &[catalog, schema]) => tables::stage(ctx, (catalog, schema), body(request)?).await.map(ok),
         (Call::Create, &[catalog, schema]) => tables::create(ctx, (catalog, schema), body(request)?).await.map(ok),
@@ -90,11 +102,25 @@ async fn answer(ctx: Context<'_>, request: Request<'_>) -> Result<Answer, DeltaE
                 Call::Load => tables::load(ctx, &named).await.map(ok),
                 Call::Update => update::update(ctx, &named, body(request)?).await.map(ok),
                 Call::Delete => tables::delete(ctx, &named).await.map(|()| done),
+                Call::TableCredentials => check_operation(request).map(|()| ok(no_credentials())),
                 Call::Metrics => tables::take_metrics(&named, &body(request)?).map(|()| done),
                 _ => Ok(done),
             }
         }
         _ => Err(DeltaError::not_implemented("this is not served")),
+    }
+}
+
+/// None are given out: clients read and write S3 with their own. An empty list says so; with an error some would stop
+/// before they look for theirs.
+fn no_credentials() -> Value {
+    json!({"storage-credentials": []})
+}
+
+fn check_operation(request: Request<'_>) -> Result<(), DeltaError> {
+    match request.query("operation") {
+        Some("READ" | "READ_WRITE") => Ok(()),
+        _ => Err(DeltaError::bad_request("`operation` is READ or READ_WRITE")),
     }
 }
 
@@ -118,7 +144,7 @@ fn config(ctx: Context<'_>, request: Request<'_>) -> Result<Value, DeltaError> {
         return Err(DeltaError::invalid(text));
     }
     // As its specification lists them: behind `/delta`.
-    let served = ROUTES.iter().filter(|route| !matches!(route.call, Call::Config | Call::Credentials));
+    let served = ROUTES.iter().filter(|route| route.call != Call::Config);
     let endpoints: Vec<String> = served
         .map(|route| format!("{} {}", route.method.name(), route.path.strip_prefix("/delta").unwrap_or(route.path)))
         .collect();

@@ -210,7 +210,10 @@ async fn trouble_has_the_types_of_the_specification() {
             is(400, "InvalidParameterValueException"),
         ),
         ("POST", &format!("{TABLE}/metrics"), json!({"table-id": "x"}), is(400, "InvalidParameterValueException")),
-        ("GET", &format!("{TABLE}/credentials?operation=READ"), Value::Null, is(501, "NotImplementedException")),
+        ("GET", &format!("{TABLE}/credentials"), Value::Null, is(400, "BadRequestException")),
+        ("GET", &format!("{TABLES}/none/credentials?operation=READ"), Value::Null, is(404, "NoSuchTableException")),
+        ("GET", &format!("delta/v1/staging-tables/{OTHER}/credentials"), Value::Null, is(404, "NotFoundException")),
+        ("GET", "delta/v1/temporary-path-credentials?operation=READ", Value::Null, is(400, "BadRequestException")),
         ("POST", &format!("{TABLE}/rename"), json!({"new-name": "b"}), is(501, "NotImplementedException")),
         ("GET", "delta/v1/config?catalog=other&protocol-versions=1.0", Value::Null, is(404, "NoSuchCatalogException")),
         (
@@ -228,7 +231,11 @@ async fn trouble_has_the_types_of_the_specification() {
     assert_eq!(config["protocol-version"], "1.0");
     let endpoints = config["endpoints"].as_array().unwrap();
     assert!(endpoints.contains(&json!("POST /v1/catalogs/{catalog}/schemas/{schema}/tables/{table}")), "{config}");
-    assert_eq!(endpoints.len(), 7);
+    assert_eq!(endpoints.len(), 10);
+    for operation in ["READ", "READ_WRITE"] {
+        let answer = client.ok("GET", &format!("{TABLE}/credentials?operation={operation}"), Value::Null).await;
+        assert_eq!(answer, json!({"storage-credentials": []}));
+    }
 }
 
 #[tokio::test]

@@ -100,37 +100,77 @@ pub fn read_leaf(
     rows: u64,
     out: &mut dyn FnMut(i16, Option<Datum>),
 ) -> Result<()> {
-    let column = chunk.column_descr();
-    let mut leaf = Leaf {
-        kind,
-        physical: column.physical_type(),
-        width: usize::try_from(column.type_length()).unwrap_or(0),
-        max_definition: column.max_def_level(),
-        max_repetition: column.max_rep_level(),
-        // A flat column has an entry for each row; the footer says how many others have.
-        entries_left: match column.max_rep_level() {
-            0 => rows,
-            _ => u64::try_from(chunk.num_values()).unwrap_or(0),
-        },
-        rows: 0,
-        texts_left: TEXTS_MAX_BYTES,
-        dictionary: None,
-    };
-    let mut rest: &[u8] = bytes;
-    while leaf.entries_left > 0 && !rest.is_empty() {
-        let (header, after) = read_header(rest)?;
-        let (packed, after) =
-            after.split_at_checked(header.packed_bytes).ok_or_else(|| damaged("a page is cut off"))?;
-        rest = after;
-        if header.plain_bytes > PAGE_MAX_BYTES {
-            return Err(damaged(format!("a page of more than {PAGE_MAX_BYTES} bytes")));
-        }
-        leaf.page(&header, packed, chunk, out)?;
-    }
-    if leaf.rows != rows || leaf.entries_left > 0 {
-        return Err(damaged("it does not have the rows that the footer says"));
-    }
+    let mut pages = LeafPages::new(bytes.clone(), chunk, kind, rows);
+    while pages.next_page(u64::MAX, out)? {}
     Ok(())
+}
+
+/// A leaf's chunk, to be read page by page: for several columns side by side, of which no more than that is held.
+pub struct LeafPages<'a> {
+    bytes: Bytes,
+    at: usize,
+    chunk: &'a ColumnChunkMetaData,
+    leaf: Leaf<'a>,
+    /// As the footer says.
+    rows: u64,
+}
+
+impl std::fmt::Debug for LeafPages<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LeafPages").field("at", &self.at).field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
+
+impl<'a> LeafPages<'a> {
+    pub fn new(bytes: Bytes, chunk: &'a ColumnChunkMetaData, kind: &'a Kind, rows: u64) -> LeafPages<'a> {
+        let column = chunk.column_descr();
+        let leaf = Leaf {
+            kind,
+            physical: column.physical_type(),
+            width: usize::try_from(column.type_length()).unwrap_or(0),
+            max_definition: column.max_def_level(),
+            max_repetition: column.max_rep_level(),
+            // A flat column has an entry for each row; the footer says how many others have.
+            entries_left: match column.max_rep_level() {
+                0 => rows,
+                _ => u64::try_from(chunk.num_values()).unwrap_or(0),
+            },
+            rows: 0,
+            texts_left: TEXTS_MAX_BYTES,
+            dictionary: None,
+        };
+        LeafPages { bytes, at: 0, chunk, leaf, rows }
+    }
+
+    /// Reads the entries of the next page that has some; false at the end, where the chunk turned out to have exactly the
+    /// rows that it should. A page of more than `most` entries is too much.
+    pub fn next_page(&mut self, most: u64, out: &mut dyn FnMut(i16, Option<Datum>)) -> Result<bool> {
+        while self.leaf.entries_left > 0 && self.at < self.bytes.len() {
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            let (header, after) = read_header(rest)?;
+            let (packed, after) =
+                after.split_at_checked(header.packed_bytes).ok_or_else(|| damaged("a page is cut off"))?;
+            self.at = self.bytes.len().saturating_sub(after.len());
+            if header.plain_bytes > PAGE_MAX_BYTES {
+                return Err(damaged(format!("a page of more than {PAGE_MAX_BYTES} bytes")));
+            }
+            let entries = match &header.content {
+                header::Content::Data(page) => u64::try_from(page.entries).unwrap_or(u64::MAX),
+                _ => 0,
+            };
+            if entries > most {
+                return Err(PagesError::TooMuch);
+            }
+            self.leaf.page(&header, packed, self.chunk, out)?;
+            if entries > 0 {
+                return Ok(true);
+            }
+        }
+        if self.leaf.rows != self.rows || self.leaf.entries_left > 0 {
+            return Err(damaged("it does not have the rows that the footer says"));
+        }
+        Ok(false)
+    }
 }
 
 struct Leaf<'a> {

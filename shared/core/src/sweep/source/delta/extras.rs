@@ -13,9 +13,11 @@ use crate::sweep::delays::RECENT_MS;
 use crate::sweep::refs::{Held, References};
 use crate::sweep::source::Role;
 use crate::sweep::source::staged::files_of_path;
-use crate::sweep::survey::Survey;
+use crate::sweep::survey::{Survey, first_page};
 use crate::sweep::{Refusal, RefusalReason, SweepError};
 
+/// Where files of the change feed lie.
+const CHANGE_DIR: &str = "_change_data";
 /// Commits held in memory when change files are looked for.
 const COMMITS_AT_ONCE: usize = 64;
 /// Newest commits whose files' ages show how long commits take.
@@ -56,6 +58,10 @@ impl DeltaSource<'_> {
         Ok(())
     }
 
+    async fn has_change_files(&self) -> Result<bool, SweepError> {
+        Ok(!first_page(self.ports.objects.as_ref(), &self.root, CHANGE_DIR, 1).await?.is_empty())
+    }
+
     /// Files of the change feed are in no snapshot. Those of commits within the retention stay, also where a commit was
     /// decided long after its files had been written.
     pub(super) async fn add_change_files(
@@ -65,7 +71,8 @@ impl DeltaSource<'_> {
         retention_ms: i64,
         references: &mut References,
     ) -> Result<(), SweepError> {
-        if !snapshot.metadata.is_on("delta.enableChangeDataFeed") {
+        // Switched off, what was written before can be read still.
+        if !snapshot.metadata.is_on("delta.enableChangeDataFeed") && !self.has_change_files().await? {
             return Ok(());
         }
         let cut_off_ms = self.now_ms.saturating_sub(retention_ms.max(self.asked_retention_ms));
@@ -114,7 +121,7 @@ impl DeltaSource<'_> {
                         proved.insert(at.clone());
                     }
                 }
-                Err(IcebergError::Store(error)) => return Err(error.into()),
+                Err(error @ IcebergError::Store(_)) => return Err(error.into()),
                 // Somebody else's, or nobody can tell: a root of its own.
                 Ok(_) | Err(_) => return Ok(HashSet::new()),
             }
