@@ -12,9 +12,6 @@ use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, Method, Uri};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder as Connections;
-use hyper_util::server::graceful::GracefulShutdown;
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::route::S3Route;
 use s3s::service::{S3Service, S3ServiceBuilder};
@@ -22,8 +19,8 @@ use s3s::{Body, HttpError, HttpResponse, S3, S3Error, S3ErrorCode, S3Request, S3
 use time::macros::format_description;
 use time::{OffsetDateTime, PrimitiveDateTime};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
+use crate::accept::accept;
 use crate::chunked::ChunkCheck;
 use crate::names::Named;
 use crate::request::{Request, decode_path, decode_query, is_signature};
@@ -31,8 +28,6 @@ use crate::{Gateway, create, delete, lookalike, passed_on};
 
 /// How long requests under way may take to end after the shutdown signal.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Pause after a failed accept, which is mostly a lack of file handles.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Whose requests are taken.
 #[derive(Clone)]
@@ -240,14 +235,21 @@ fn is_form(request: &http::Request<Incoming>) -> bool {
 
 async fn serve_one(
     service: S3Service,
-    clients: Arc<Gateway>,
+    gateway: Arc<Gateway>,
     mut request: http::Request<Incoming>,
 ) -> Result<HttpResponse, HttpError> {
     if is_form(&request) {
         let error = s3_error!(NotImplemented, "The gateway takes no uploads by forms: use PUT");
         return error.to_http_response().map_err(|error| HttpError::new(Box::new(error)));
     }
-    if matches!(clients.clients, Clients::Anybody) {
+    if gateway.upstream.sent(request.headers()) {
+        let error = s3_error!(
+            InvalidRequest,
+            "What this gateway passes on comes back to it: name the S3 that lies behind it with --s3-endpoint"
+        );
+        return error.to_http_response().map_err(|error| HttpError::new(Box::new(error)));
+    }
+    if matches!(gateway.clients, Clients::Anybody) {
         without_signature(&mut request);
     }
     let (mut parts, body) = request.into_parts();
@@ -263,39 +265,6 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl 
         builder.set_auth(Pair { access_key: access_key.clone(), secret_key: secret_key.clone() });
     }
     let service = builder.build();
-    let http = Connections::new(TokioExecutor::new());
-    let graceful = GracefulShutdown::new();
-    let mut connections = JoinSet::new();
-    let mut shutdown = std::pin::pin!(shutdown);
-    loop {
-        let accepted = tokio::select! {
-            () = &mut shutdown => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        let socket = match accepted {
-            Ok((socket, _)) => socket,
-            Err(error) => {
-                tracing::warn!(%error, "the gateway could not accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        if let Err(error) = socket.set_nodelay(true) {
-            tracing::debug!(%error, "no TCP_NODELAY");
-        }
-        let (service, gateway) = (service.clone(), gateway.clone());
-        let answer = service_fn(move |request| serve_one(service.clone(), gateway.clone(), request));
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(socket), answer).into_owned());
-        connections.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
-            }
-        });
-    }
-    drop(listener);
-    if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
-        tracing::warn!("requests to the gateway were cut off");
-    }
-    connections.shutdown().await;
+    let answer = service_fn(move |request| serve_one(service.clone(), gateway.clone(), request));
+    accept(listener, answer, "gateway", DRAIN, shutdown).await;
 }

@@ -8,7 +8,8 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `front` | connections of clients, their signatures, which way a request goes |
+//! | `accept` | connections of clients, until the end |
+//! | `front` | their signatures, which way a request goes |
 //! | `names` | which keys are log files, in whatever spelling, and where that is guarded |
 //! | `request`, `chunked`, `digests` | requests and their bodies |
 //! | `upstream`, `connections`, `sign` | passing on |
@@ -18,6 +19,7 @@
 //! s3s checks the clients' signatures and writes errors. What passes does not go through typed operations (as `s3s-aws`
 //! would have it): these drop what they do not know, and the SDK behind them adds what the client did not send.
 
+mod accept;
 mod chunked;
 mod cleanup;
 mod commits;
@@ -38,7 +40,7 @@ use aws_credential_types::provider::SharedCredentialsProvider;
 use http::Response;
 use hyper::body::Incoming;
 use lakewarden_core::location::LocationError;
-use lakewarden_core::store::{Clock, ObjectKey, ReadObjects};
+use lakewarden_core::store::{Clock, Ids, ObjectKey, RandomIds, ReadObjects};
 use s3s::{Body, S3Error, S3ErrorCode, S3Response, S3Result};
 use thiserror::Error;
 
@@ -51,6 +53,7 @@ use request::Request;
 use sign::Signer;
 use upstream::{Upstream, UpstreamError};
 
+pub use accept::accept;
 pub use connections::{Address, AddressError};
 pub use front::{Clients, serve};
 
@@ -134,6 +137,7 @@ impl Gateway {
                 connections: connections.clone(),
                 signer: signer(settings.s3_access, "s3"),
                 clock: settings.clock.clone(),
+                via: upstream::via(RandomIds.uuid()),
             },
             commits: Commits {
                 address: service,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, DATE, EXPECT, HOST, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use hyper::body::Incoming;
@@ -45,6 +45,18 @@ pub struct Upstream {
     pub connections: Connections,
     pub signer: Signer,
     pub clock: Arc<dyn Clock>,
+    /// What [`Upstream::forward`] adds to `Via`: no other gateway has it.
+    pub via: HeaderValue,
+}
+
+/// The name of one gateway in the header `Via`, by which it knows a request that comes back to it.
+pub fn via(id: uuid::Uuid) -> HeaderValue {
+    HeaderValue::from_str(&format!("1.1 lakewarden-{}", id.simple()))
+        .unwrap_or(HeaderValue::from_static("1.1 lakewarden"))
+}
+
+fn came_from(headers: &HeaderMap, via: &HeaderValue) -> bool {
+    headers.get_all(VIA).iter().any(|found| found == via)
 }
 
 impl std::fmt::Debug for Upstream {
@@ -54,6 +66,11 @@ impl std::fmt::Debug for Upstream {
 }
 
 impl Upstream {
+    /// Whether a request was passed on by this very gateway before.
+    pub fn sent(&self, headers: &HeaderMap) -> bool {
+        came_from(headers, &self.via)
+    }
+
     /// S3's answer, whatever it is; its body arrives as it is read.
     pub async fn forward(&self, request: Request) -> Result<Response<Incoming>, UpstreamError> {
         let has_body = request.length().is_some_and(|length| length > 0)
@@ -110,6 +127,7 @@ impl Upstream {
             payload: &payload,
         };
         self.signer.sign(&mut headers, signed, self.clock.now_ms()).await?;
+        headers.append(VIA, self.via.clone());
         Ok(Head { method: request.method.clone(), uri, headers })
     }
 }
@@ -212,6 +230,18 @@ mod tests {
             assert_eq!(given.get(CONTENT_ENCODING).map(|value| value.to_str().unwrap()), left, "{coding}");
             assert_eq!(given[CONTENT_LENGTH], "10");
             assert!(!given.contains_key(DECODED_LENGTH));
+        }
+    }
+
+    #[test]
+    fn a_gateway_knows_itself_and_no_other() {
+        let (mine, other) = (via(uuid::Uuid::from_u128(1)), via(uuid::Uuid::from_u128(2)));
+        assert_eq!(mine, "1.1 lakewarden-00000000000000000000000000000001");
+        let mut given = HeaderMap::new();
+        for (added, expected) in [(HeaderValue::from_static("1.1 proxy"), false), (other, false), (mine.clone(), true)]
+        {
+            given.append(VIA, added);
+            assert_eq!(came_from(&given, &mine), expected);
         }
     }
 }

@@ -178,6 +178,17 @@ def test_options_that_make_no_sense_are_refused(server):
         assert done.returncode != 0 and told in done.stdout, (options, done.stdout)
 
 
+def test_a_gateway_that_is_its_own_s3_says_so(gateway, server):
+    port = free_port()
+    s3 = ["--s3-endpoint", f"http://localhost:{port}", "--service", server.endpoints["gateway"], "--any-signature"]
+    keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
+    one = gateway(*s3, port=port, environment=server.environment() | keys)
+    with pytest.raises(ClientError) as refused:
+        one.clients(access_key="x", secret_key="y").s3.get_object(Bucket=LAKE, Key="a")
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
+    assert "--s3-endpoint" in refused.value.response["Error"]["Message"]
+
+
 def test_without_a_service_nothing_is_committed(gateway, unique, server, clients):
     """Data passes, a commit is answered 503; the same bytes are taken once there is a service."""
     port = free_port()
