@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_sigv4::sign::v4::generate_signing_key;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, Method, Uri};
 use hyper::body::Incoming;
@@ -20,14 +20,19 @@ use time::macros::format_description;
 use time::{OffsetDateTime, PrimitiveDateTime};
 use tokio::net::TcpListener;
 
-use crate::accept::accept;
+use crate::accept::{PATIENCE, accept};
 use crate::chunked::ChunkCheck;
 use crate::names::Named;
+use crate::patience::{BODY_PATIENCE, Fate, patient};
 use crate::request::{Request, decode_path, decode_query, is_signature};
-use crate::{Gateway, create, delete, lookalike, passed_on};
+use crate::told::{answer, complete};
+use crate::{Gateway, create, delete, lookalike, passed_on, published};
 
 /// How long requests under way may take to end after the shutdown signal.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// The machine, as containers see it.
+const DOCKER_HOST: &str = "host.docker.internal";
 
 /// Whose requests are taken.
 #[derive(Clone)]
@@ -99,7 +104,7 @@ impl S3Route for Route {
         // Refusals are ordinary answers, and not for the log of errors.
         answered.or_else(|error| {
             tracing::debug!(%error, "refused");
-            let response = error.to_http_response()?;
+            let response = answer(error)?;
             let (parts, body) = response.into_parts();
             Ok(S3Response { status: Some(parts.status), ..S3Response::with_headers(body, parts.headers) })
         })
@@ -126,6 +131,7 @@ impl Route {
                 let at = request.object().map(|at| lookalike(&at)).unwrap_or_default();
                 return Err(S3Error::with_message(S3ErrorCode::AccessDenied, at));
             }
+            Named::Checkpoint(checkpoint) => return published::change(gateway, checkpoint, request).await,
             Named::LogFile(file) => file,
         };
         // What is left of an upload that was begun elsewhere may be taken away.
@@ -134,7 +140,7 @@ impl Route {
         }
         match request.method {
             Method::DELETE => delete::delete(gateway, file, request).await,
-            Method::PUT if is_plain_put(&request) => create::create(gateway, file, request).await,
+            Method::PUT if request.brings_all() => create::create(gateway, file, request).await,
             _ => {
                 let text = format!(
                     "Lakewarden takes the log file {} by a plain PUT only, as a proposal: no copy, no multipart upload, no \
@@ -147,13 +153,6 @@ impl Route {
     }
 }
 
-/// Whether a PUT brings the whole object, and nothing but that.
-fn is_plain_put(request: &Request) -> bool {
-    let others = ["x-amz-copy-source", "x-amz-rename-source", "x-amz-write-offset-bytes"];
-    request.query.iter().all(|(name, value)| name == "x-id" && value == "PutObject")
-        && !request.headers.keys().any(|name| others.iter().any(|other| name.as_str().starts_with(other)))
-}
-
 /// A rename takes its source away.
 fn check_rename_source(gateway: &Gateway, request: &Request) -> S3Result<()> {
     let Some(source) = request.headers.get("x-amz-rename-source") else { return Ok(()) };
@@ -164,7 +163,7 @@ fn check_rename_source(gateway: &Gateway, request: &Request) -> S3Result<()> {
     for key in [Some(key), with_bucket].into_iter().flatten() {
         let at = lakewarden_core::store::ObjectKey::new(request.bucket(), key);
         if gateway.names(&at) != Named::Other {
-            let text = format!("Lakewarden lets nobody rename the published log file {at}");
+            let text = format!("Lakewarden lets nobody rename {at}, which belongs to a log");
             return Err(S3Error::with_message(S3ErrorCode::AccessDenied, text));
         }
     }
@@ -174,6 +173,10 @@ fn check_rename_source(gateway: &Gateway, request: &Request) -> S3Result<()> {
 fn take_apart(clients: &Clients, mut request: S3Request<Body>) -> S3Result<Request> {
     let kept = request.extensions.remove::<Kept>();
     let body = kept.and_then(|kept| kept.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    let (body, fate) = match body {
+        Some(body) => patient(body, BODY_PATIENCE),
+        None => (Body::empty(), Fate::default()),
+    };
     let mut query = decode_query(&request.uri)?;
     query.retain(|(name, _)| !is_signature(name));
     let check = match clients {
@@ -185,7 +188,8 @@ fn take_apart(clients: &Clients, mut request: S3Request<Body>) -> S3Result<Reque
         path: decode_path(&request.uri)?,
         query,
         headers: request.headers,
-        body: body.map(Body::from).unwrap_or_default(),
+        body,
+        fate,
         check,
     })
 }
@@ -233,28 +237,63 @@ fn is_form(request: &http::Request<Incoming>) -> bool {
     request.method() == Method::POST && kind.is_some_and(|kind| kind.trim_ascii().starts_with(b"multipart/"))
 }
 
+/// Names of the machine that a gateway is asked by. Other ones with dots could have a bucket before them, which would be
+/// taken for a part of the path.
+fn is_plain_host(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_matches(['[', ']']);
+    name.parse::<std::net::IpAddr>().is_ok() || !name.contains('.') || name.eq_ignore_ascii_case(DOCKER_HOST)
+}
+
+fn check_host(request: &http::Request<Incoming>) -> S3Result<()> {
+    let named = request.headers().get_all(HOST).iter().map(|host| host.to_str().unwrap_or("."));
+    let target = request.uri().authority().map(http::uri::Authority::as_str);
+    match named.chain(target).find(|host| !is_plain_host(host)) {
+        None => Ok(()),
+        Some(host) => Err(s3_error!(
+            InvalidRequest,
+            "The gateway does not take buckets in the name of the host ({host}): address them by path, \
+             http://127.0.0.1:<port>/<bucket>/<key>"
+        )),
+    }
+}
+
+/// What is refused before anybody looks at a signature.
+fn check_connection(gateway: &Gateway, request: &http::Request<Incoming>) -> S3Result<()> {
+    if gateway.upstream.sent(request.headers()) {
+        return Err(s3_error!(
+            InvalidRequest,
+            "What this gateway passes on comes back to it: name the S3 that lies behind it with --s3-endpoint"
+        ));
+    }
+    check_host(request)?;
+    if is_form(request) {
+        return Err(s3_error!(NotImplemented, "The gateway takes no uploads by forms: use PUT"));
+    }
+    Ok(())
+}
+
 async fn serve_one(
     service: S3Service,
     gateway: Arc<Gateway>,
     mut request: http::Request<Incoming>,
 ) -> Result<HttpResponse, HttpError> {
-    if is_form(&request) {
-        let error = s3_error!(NotImplemented, "The gateway takes no uploads by forms: use PUT");
-        return error.to_http_response().map_err(|error| HttpError::new(Box::new(error)));
-    }
-    if gateway.upstream.sent(request.headers()) {
-        let error = s3_error!(
-            InvalidRequest,
-            "What this gateway passes on comes back to it: name the S3 that lies behind it with --s3-endpoint"
-        );
-        return error.to_http_response().map_err(|error| HttpError::new(Box::new(error)));
+    if let Err(error) = check_connection(&gateway, &request) {
+        return answer(error).map_err(|error| HttpError::new(Box::new(error)));
     }
     if matches!(gateway.clients, Clients::Anybody) {
         without_signature(&mut request);
     }
     let (mut parts, body) = request.into_parts();
-    parts.extensions.insert(Kept(Arc::new(Mutex::new(Some(body)))));
-    service.call(http::Request::from_parts(parts, Body::empty())).await
+    let kept = Kept(Arc::new(Mutex::new(Some(body))));
+    parts.extensions.insert(kept.clone());
+    let response = service.call(http::Request::from_parts(parts, Body::empty())).await?;
+    // The route takes the body first of all: it never got that far.
+    let was_seen = kept.0.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+    if was_seen { Ok(response) } else { complete(response).await }
 }
 
 /// Serves S3 on `listener` until `shutdown` resolves, then lets requests under way end, for ten seconds at most.
@@ -265,6 +304,39 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl 
         builder.set_auth(Pair { access_key: access_key.clone(), secret_key: secret_key.clone() });
     }
     let service = builder.build();
-    let answer = service_fn(move |request| serve_one(service.clone(), gateway.clone(), request));
-    accept(listener, answer, "gateway", DRAIN, shutdown).await;
+    let serve = service_fn(move |request| serve_one(service.clone(), gateway.clone(), request));
+    accept(listener, serve, "gateway", (PATIENCE, DRAIN), shutdown).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_in_host_names_are_not_taken() {
+        for host in [
+            "127.0.0.1:8704",
+            "127.0.0.1",
+            "[::1]:8704",
+            "[::1]",
+            "localhost:8704",
+            "localhost",
+            "writer-1",
+            "host.docker.internal:80",
+        ] {
+            assert!(is_plain_host(host), "{host}");
+        }
+        for host in [
+            "lake.localhost:8704",
+            "lake.127.0.0.1:8704",
+            "lake.s3.amazonaws.com",
+            "lake.s3.eu-west-1.amazonaws.com:443",
+            "my.lake.localhost",
+            "lake.127.0.0.1.nip.io",
+            ".",
+            "lake.host.docker.internal",
+        ] {
+            assert!(!is_plain_host(host), "{host}");
+        }
+    }
 }

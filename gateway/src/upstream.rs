@@ -7,6 +7,7 @@ use http::header::{
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use lakewarden_core::store::Clock;
 use s3s::Body;
@@ -14,6 +15,7 @@ use thiserror::Error;
 
 use crate::chunked::{self, Chunks};
 use crate::connections::{Address, Connections};
+use crate::patience::Broken;
 use crate::request::{Framing, Request};
 use crate::sign::{self, SignError, Signed, Signer};
 
@@ -33,6 +35,9 @@ const CLIENTS_OWN: [&str; 5] =
 pub enum UpstreamError {
     #[error("S3 at {address} does not answer: {cause}")]
     Unreachable { address: Box<Address>, cause: String },
+    /// Not S3's fault.
+    #[error("{0}")]
+    Body(Broken),
     #[error("requests to S3 cannot be signed: {0}")]
     Sign(#[from] SignError),
     #[error("the request cannot be passed on: {0}")]
@@ -77,6 +82,7 @@ impl Upstream {
             || request.headers.contains_key(TRANSFER_ENCODING)
             || !matches!(request.method, Method::GET | Method::HEAD);
         let head = self.head(&request).await?;
+        let fate = request.fate.clone();
         let body = framed(request);
         let sent = if has_body {
             self.connections.send(assemble(&head, body)?).await
@@ -89,7 +95,10 @@ impl Upstream {
         };
         let unreachable =
             |error| UpstreamError::Unreachable { address: Box::new(self.address.clone()), cause: crate::chain(&error) };
-        let mut response = sent.map_err(unreachable)?;
+        let mut response = sent.map_err(|error| match fate.broken() {
+            Some(broken) => UpstreamError::Body(broken.clone()),
+            None => unreachable(error),
+        })?;
         remove_hop_by_hop(response.headers_mut());
         Ok(response)
     }
@@ -147,10 +156,17 @@ fn assemble(head: &Head, body: Body) -> Result<http::Request<Body>, UpstreamErro
 
 fn framed(mut request: Request) -> Body {
     let body = std::mem::take(&mut request.body);
+    let fate = request.fate.clone();
+    let noted = |body: Body| {
+        Body::http_body_unsync(BodyExt::map_err(body, move |error| {
+            fate.note_frames(&error);
+            error
+        }))
+    };
     match request.framing() {
         Framing::Plain | Framing::Unsigned => body,
-        Framing::Signed { has_trailers: true } => chunked::unsigned(Chunks::new(body, request.check.take())),
-        Framing::Signed { has_trailers: false } => chunked::plain(Chunks::new(body, request.check.take())),
+        Framing::Signed { has_trailers: true } => noted(chunked::unsigned(Chunks::new(body, request.check.take()))),
+        Framing::Signed { has_trailers: false } => noted(chunked::plain(Chunks::new(body, request.check.take()))),
     }
 }
 

@@ -3,7 +3,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lakewarden_gateway::accept;
+use lakewarden_gateway::serve_s3;
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::service::S3ServiceBuilder;
 use s3s::{S3Result, s3_error};
@@ -57,5 +57,5 @@ pub(super) async fn serve_with_drain(
     let mut builder = S3ServiceBuilder::new(Service { store });
     builder.set_auth(credentials);
     let service = builder.build();
-    accept(listener, service, "local S3", drain, shutdown).await;
+    serve_s3(listener, service, "local S3", drain, shutdown).await;
 }
