@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::connections::{Address, Connections};
 use crate::names::LogFile;
 use crate::sign::{self, Signed, Signer, sha256_hex};
+use crate::told::{clause, piece};
 
 /// How long a verdict is waited for. Writers give up after 30 seconds, mostly.
 const PATIENCE_MS: i64 = 25_000;
@@ -193,14 +194,43 @@ fn text<'a>(body: &'a Value, name: &str) -> Option<&'a str> {
 
 /// What a person is told.
 fn refusal(name: &str, message: &str, advice: Option<&str>) -> String {
-    let advice = advice.map(|advice| format!(" What to do: {advice}.")).unwrap_or_default();
-    format!("{name}: {message}.{advice}")
+    let advice = advice.map(|advice| format!(" What to do: {}.", here(&piece(clause(advice))))).unwrap_or_default();
+    format!("{}: {}.{advice}", piece(name), piece(clause(message)))
+}
+
+/// The service speaks to writers that stage commits; those behind a gateway commit.
+fn here(advice: &str) -> String {
+    const OTHERWISE: [(&str, &str); 5] = [
+        ("correct the commit and stage it under a new id", "correct what is written, and commit again"),
+        ("and propose it under a new id", "and commit again"),
+        ("stage it again under a new id", "commit it again"),
+        ("stage it under a new id", "commit it again"),
+        ("propose it under a new id", "commit it again"),
+    ];
+    OTHERWISE.iter().fold(advice.to_owned(), |text, (staged, put)| text.replace(staged, put))
+}
+
+/// Which file and column the verdict is about, ` (file a.parquet, column id)`.
+fn place(body: &Value) -> String {
+    let member = |name: &str| {
+        let value = body.pointer(&format!("/place/{name}"))?.as_str().filter(|text| !text.is_empty())?;
+        Some(format!("{name} {}", piece(value)))
+    };
+    let rows = ["first", "last"].map(|end| body.pointer(&format!("/place/rows/{end}")).and_then(Value::as_u64));
+    let rows = match rows {
+        [Some(first), Some(last)] if first == last => Some(format!("row {first}")),
+        [Some(first), Some(last)] => Some(format!("rows {first} to {last}")),
+        _ => None,
+    };
+    let members: Vec<String> = [member("file"), member("column"), rows].into_iter().flatten().collect();
+    if members.is_empty() { String::new() } else { format!(" ({})", members.join(", ")) }
 }
 
 fn read(reply: &Reply, file: &LogFile) -> Answer {
     let body = &reply.body;
     let is_earlier = body.get("earlier").and_then(Value::as_bool).unwrap_or_default();
-    let message = text(body, "message").unwrap_or("no reason was given");
+    let message = format!("{}{}", clause(&piece(text(body, "message").unwrap_or("no reason was given"))), place(body));
+    let message = message.as_str();
     let advice = text(body, "advice");
     match (reply.status.as_u16(), text(body, "status"), text(body, "exception"), text(body, "error")) {
         (200, Some("committed"), ..) if body.get("version").and_then(Value::as_i64) == Some(file.version.0) => {
@@ -240,6 +270,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn advice_is_for_writers_that_do_not_stage() {
+        // As the service's source has them.
+        for advice in [
+            "correct the commit and stage it under a new id",
+            "read the table again, redo the operation on its new state, and propose it under a new id",
+            "if it was made for the new table, stage it again under a new id; a commit that says",
+            "stage it under a new id, and leave it where it is until there is a verdict",
+        ] {
+            let told = here(advice);
+            assert!(!told.contains("stage") && !told.contains("new id") && told.contains("commit"), "{told}");
+        }
+    }
+
+    #[test]
     fn answers_are_told_apart() {
         let file = LogFile { root: Location::new("lake", "t"), version: Version(7) };
         let answer =
@@ -254,6 +298,19 @@ mod tests {
         assert_eq!(answer(409, rejected("VERSION_TAKEN")), Answer::Taken { is_earlier: false });
         let text = "SomeException (WHY): m. What to do: a.".to_owned();
         assert_eq!(answer(422, rejected("WHY")), Answer::Refused { text, is_earlier: false });
+        let mut placed = rejected("WHY");
+        placed["place"] = json!({"file": "a.parquet", "column": "id", "rows": {"first": 3, "last": 5}});
+        placed["message"] = json!("m.");
+        placed["advice"] = json!("correct the commit and stage it under a new id.");
+        let text =
+            "SomeException (WHY): m (file a.parquet, column id, rows 3 to 5). What to do: correct what is written, \
+                    and commit again."
+                .to_owned();
+        assert_eq!(answer(422, placed), Answer::Refused { text, is_earlier: false });
+        let mut long = rejected("WHY");
+        long["message"] = json!("x".repeat(200_000));
+        let Answer::Refused { text, .. } = answer(422, long) else { panic!("refused") };
+        assert!(text.len() < 2000 && text.ends_with("What to do: a."), "the advice is not cut off");
         let error = json!({"error": "E", "message": "m", "advice": "a"});
         assert!(matches!(answer(422, error.clone()), Answer::Refused { .. }));
         assert!(matches!(answer(202, json!({"status": "received"})), Answer::Undecided(_)));

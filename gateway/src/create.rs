@@ -16,6 +16,7 @@ use crate::digests;
 use crate::names::LogFile;
 use crate::request::Request;
 use crate::sign::sha256_hex;
+use crate::told::clause;
 
 /// Largest commit that is judged; the service's own limit.
 const CONTENT_MAX_BYTES: usize = 32 * 1024 * 1024;
@@ -74,7 +75,7 @@ enum Condition {
 /// Answers a PUT of a log file.
 pub async fn create(gateway: &Arc<Gateway>, file: LogFile, mut request: Request) -> S3Result<S3Response<Body>> {
     let condition = check_head(&request, &file)?;
-    let whole = request.read(CONTENT_MAX_BYTES).await?;
+    let whole = request.read(CONTENT_MAX_BYTES).await.map_err(|error| if_too_large(error, &file))?;
     digests::check(&request, &whole)?;
     let mark = format!("{} {}", file.key(), sha256_hex(&whole.bytes));
     let was_told = gateway.acknowledged.knows(&mark);
@@ -141,14 +142,17 @@ async fn decide(
                 Ok(There::Same(etag)) => return Ok(etag),
                 // It was in a log that stood here before.
                 Ok(_) if is_earlier => {}
-                Ok(_) | Err(_) => return Ok(digests::etag(content)),
+                Ok(There::Nothing) => return Err(contradicted(gateway, file, "has nothing there")),
+                Ok(There::Other) => return Err(contradicted(gateway, file, "has another commit there")),
+                // The same again is told what was decided.
+                Err(error) => return Err(error),
             },
             Answer::Taken { is_earlier } => {
                 match met(look(gateway, file, content).await?, file, condition, was_told) {
                     Some(answer) => return answer,
                     None if is_earlier => {}
                     // Claimed, and not published yet.
-                    None => return Err(taken(file)),
+                    None => return Err(claimed(gateway, file)),
                 }
             }
             // Of an earlier put of the same content: what it missed may be there by now.
@@ -215,10 +219,46 @@ fn refused(file: &LogFile, text: &str) -> S3Error {
 
 fn unavailable(file: &LogFile, text: &str) -> S3Error {
     let text = format!(
-        "Lakewarden could not get a verdict on this commit as version {} of {}: {text}. Put it again, unchanged",
-        file.version, file.root
+        "Lakewarden could not get a verdict on this commit as version {} of {}: {}. Put it again, unchanged",
+        file.version,
+        file.root,
+        clause(text)
     );
     S3Error::with_message(S3ErrorCode::ServiceUnavailable, text)
+}
+
+/// Nobody is told that a commit is in the log where it is not.
+fn contradicted(gateway: &Gateway, file: &LogFile, found: &str) -> S3Error {
+    let text = format!(
+        "the commit service at {} says that it is in the log, and the S3 at {} that this gateway passes on to {found}: either the \
+         service writes to another S3 than this one (compare --s3-endpoint and --service), or somebody changed the log since",
+        gateway.commits.address, gateway.upstream.address
+    );
+    unavailable(file, &text)
+}
+
+/// Neither can be told of it that it is taken: nobody could read by what.
+fn claimed(gateway: &Gateway, file: &LogFile) -> S3Error {
+    let text = format!(
+        "the commit service at {} says that another commit has the version, which the S3 at {} that this gateway passes on to \
+         does not have yet (if it never will, the service writes to another S3: compare --s3-endpoint and --service)",
+        gateway.commits.address, gateway.upstream.address
+    );
+    unavailable(file, &text)
+}
+
+fn if_too_large(error: S3Error, file: &LogFile) -> S3Error {
+    if *error.code() != S3ErrorCode::EntityTooLarge {
+        return error;
+    }
+    let text = format!(
+        "Lakewarden judges commits of up to {} MiB, and this one as version {} of {} has more. The log was not changed. What to \
+         do: write it in several commits, or with statistics of fewer columns (delta.dataSkippingNumIndexedCols)",
+        CONTENT_MAX_BYTES / 1024 / 1024,
+        file.version,
+        file.root
+    );
+    S3Error::with_message(S3ErrorCode::EntityTooLarge, text)
 }
 
 #[cfg(test)]
@@ -242,6 +282,7 @@ mod tests {
                 .map(|(name, value)| (name.parse::<http::HeaderName>().unwrap(), HeaderValue::from_static(value)))
                 .collect(),
             body: Body::empty(),
+            fate: crate::patience::Fate::default(),
             check: None,
         };
         check_head(&request, &file()).map_err(|error| error.code().clone())

@@ -9,17 +9,19 @@ use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use lakewarden_core::delta::Version;
+use lakewarden_core::delta::log::LogName;
 use lakewarden_core::location::Location;
 use lakewarden_core::store::ObjectKey;
 use s3s::crypto::{Checksum as _, Sha256};
 use s3s::dto::{Delete, DeleteObjectsOutput, Error};
-use s3s::xml::{Deserialize, Deserializer, Serialize, Serializer};
+use s3s::xml::Serialize;
 use s3s::{Body, S3Error, S3ErrorCode, S3Response, S3Result, s3_error};
 
-use crate::names::{LogFile, Named};
+use crate::cleanup::{self, Doomed};
+use crate::names::{Checkpoint, LogFile, Named};
 use crate::request::Request;
-use crate::{Gateway, digests, lookalike, passed_on};
+use crate::told::told;
+use crate::{Gateway, digests, lookalike, passed_on, xml};
 
 /// A batch of 1,000 keys of 1,024 bytes, escaped, has less.
 const BATCH_MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -32,7 +34,25 @@ pub async fn delete(gateway: &Gateway, file: LogFile, request: Request) -> S3Res
             format!("Lakewarden lets nobody delete a version, or a part, of the published log file {}", file.key());
         return Err(S3Error::with_message(S3ErrorCode::AccessDenied, text));
     }
-    let doomed = BTreeMap::from([(file.root.clone(), BTreeSet::from([file.version]))]);
+    let doomed = Doomed { commits: BTreeSet::from([file.version]), ..Doomed::default() };
+    if_superfluous(gateway, BTreeMap::from([(file.root, doomed)]), request).await
+}
+
+/// Answers the deletion of (a part of) a checkpoint.
+pub async fn delete_checkpoint(
+    gateway: &Gateway,
+    checkpoint: Checkpoint,
+    request: Request,
+) -> S3Result<S3Response<Body>> {
+    let doomed = Doomed { checkpoints: BTreeSet::from([checkpoint.name]), ..Doomed::default() };
+    if_superfluous(gateway, BTreeMap::from([(checkpoint.root, doomed)]), request).await
+}
+
+async fn if_superfluous(
+    gateway: &Gateway,
+    doomed: BTreeMap<Location, Doomed>,
+    request: Request,
+) -> S3Result<S3Response<Body>> {
     match kept(gateway, doomed).await?.pop_first() {
         None => passed_on(gateway, request).await,
         Some((_, text)) => Err(S3Error::with_message(S3ErrorCode::AccessDenied, text)),
@@ -40,23 +60,34 @@ pub async fn delete(gateway: &Gateway, file: LogFile, request: Request) -> S3Res
 }
 
 /// What may not be deleted, and what a person is told of it.
-async fn kept(
-    gateway: &Gateway,
-    doomed: BTreeMap<Location, BTreeSet<Version>>,
-) -> S3Result<BTreeMap<ObjectKey, String>> {
+async fn kept(gateway: &Gateway, doomed: BTreeMap<Location, Doomed>) -> S3Result<BTreeMap<ObjectKey, String>> {
     let mut kept = BTreeMap::new();
-    for (root, versions) in doomed {
-        let checked = gateway.cleanup.keep(&*gateway.objects, &root, &versions).await;
-        let checked = checked.map_err(|error| {
+    for (root, doomed) in doomed {
+        let failed = |error: String| {
             let text = format!("Lakewarden could not look at the log of {root}, so nothing is deleted there: {error}");
             S3Error::with_message(S3ErrorCode::ServiceUnavailable, text)
-        })?;
-        for (version, why) in checked {
+        };
+        let checked = gateway.cleanup.keep(&*gateway.objects, &root, &doomed).await;
+        let mut checked = checked.map_err(failed)?;
+        if !doomed.checkpoints.is_empty()
+            && let Some(version) = cleanup::hinted(&*gateway.objects, &root).await.map_err(failed)?
+        {
+            let names = doomed.checkpoints.iter().filter(|name| LogName::parse(name).checkpoint() == Some(version));
+            let why = format!("readers find it by {} and look for no other; delete that one first", cleanup::HINT);
+            for name in names {
+                checked.checkpoints.entry(name.clone()).or_insert_with(|| why.clone());
+            }
+        }
+        for (version, why) in checked.commits {
             let text = format!(
                 "Lakewarden keeps version {version} of {root}: log files go when a checkpoint has made them superfluous, \
                  and {why}"
             );
             kept.insert(LogFile { root: root.clone(), version }.key(), text);
+        }
+        for (name, why) in checked.checkpoints {
+            let text = format!("Lakewarden keeps the checkpoint {name} of {root}: {why}");
+            kept.insert(Checkpoint { root: root.clone(), name }.key(), text);
         }
     }
     Ok(kept)
@@ -67,19 +98,16 @@ async fn kept(
 pub async fn delete_batch(gateway: &Gateway, mut request: Request) -> S3Result<S3Response<Body>> {
     let whole = request.read(BATCH_MAX_BYTES).await?;
     digests::check(&request, &whole)?;
-    let malformed = || s3_error!(MalformedXML, "The XML you provided was not well-formed");
-    let mut xml = Deserializer::new(&whole.bytes);
-    let mut batch = Delete::deserialize(&mut xml).map_err(|_| malformed())?;
-    xml.expect_eof().map_err(|_| malformed())?;
-
+    let mut batch: Delete = xml::read(&whole.bytes)?;
     let refused = refusals(gateway, request.bucket(), &batch).await?;
     batch.objects.retain(|object| !refused.contains_key(&(object.key.clone(), object.version_id.clone())));
     let errors: Vec<Error> = refused
         .into_iter()
         .map(|((key, version_id), text)| Error {
             code: Some("AccessDenied".to_owned()),
-            key: Some(key),
-            message: Some(text),
+            // Only what no log file is named may be spelled out here.
+            key: Some(readable(key)),
+            message: Some(told(&text)),
             version_id,
         })
         .collect();
@@ -88,7 +116,7 @@ pub async fn delete_batch(gateway: &Gateway, mut request: Request) -> S3Result<S
         return as_xml(&output);
     }
     // What was understood is what is passed on, not what it was read from.
-    let body = to_xml(&batch)?;
+    let body = xml::write(&batch)?;
     rewrite(&mut request, body)?;
     let mut response = gateway.upstream.forward(request).await.map_err(crate::bad_upstream)?;
     if errors.is_empty() || response.status() != StatusCode::OK {
@@ -102,11 +130,18 @@ pub async fn delete_batch(gateway: &Gateway, mut request: Request) -> S3Result<S
     Ok(S3Response { status: Some(StatusCode::OK), ..S3Response::with_headers(Body::from(merged), headers) })
 }
 
-type Doomed = (String, Option<String>);
+/// A key as an answer can hold it.
+fn readable(key: String) -> String {
+    let is_xml = |c: char| !c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\u{7f}'..='\u{9f}');
+    if key.chars().all(|c| is_xml(c) && !matches!(c, '\u{fffe}' | '\u{ffff}')) { key } else { told(&key) }
+}
 
-async fn refusals(gateway: &Gateway, bucket: &str, batch: &Delete) -> S3Result<BTreeMap<Doomed, String>> {
+/// A key, and which version of it.
+type Id = (String, Option<String>);
+
+async fn refusals(gateway: &Gateway, bucket: &str, batch: &Delete) -> S3Result<BTreeMap<Id, String>> {
     let mut refused = BTreeMap::new();
-    let mut doomed: BTreeMap<Location, BTreeSet<Version>> = BTreeMap::new();
+    let mut doomed: BTreeMap<Location, Doomed> = BTreeMap::new();
     let mut files = Vec::new();
     for object in &batch.objects {
         let at = ObjectKey::new(bucket, object.key.as_str());
@@ -119,7 +154,11 @@ async fn refusals(gateway: &Gateway, bucket: &str, batch: &Delete) -> S3Result<B
                 refused.insert(id, text);
             }
             Named::LogFile(file) => {
-                doomed.entry(file.root.clone()).or_default().insert(file.version);
+                doomed.entry(file.root).or_default().commits.insert(file.version);
+                files.push((at, id));
+            }
+            Named::Checkpoint(checkpoint) => {
+                doomed.entry(checkpoint.root).or_default().checkpoints.insert(checkpoint.name);
                 files.push((at, id));
             }
         }
@@ -158,23 +197,15 @@ fn rewrite(request: &mut Request, body: Bytes) -> S3Result<()> {
     Ok(())
 }
 
-fn to_xml(value: &impl Serialize) -> S3Result<Bytes> {
-    let mut xml = Vec::new();
-    let mut serializer = Serializer::new(&mut xml);
-    let written = serializer.decl().and_then(|()| value.serialize(&mut serializer));
-    written.map_err(|error| s3_error!(InternalError, "XML could not be written: {error}"))?;
-    Ok(xml.into())
-}
-
 fn as_xml(value: &impl Serialize) -> S3Result<S3Response<Body>> {
     let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/xml"))]);
-    Ok(S3Response::with_headers(Body::from(to_xml(value)?), headers))
+    Ok(S3Response::with_headers(Body::from(xml::write(value)?), headers))
 }
 
 /// S3's answer with more errors.
 fn with_errors(answer: &str, errors: &[Error]) -> S3Result<Bytes> {
     let output = DeleteObjectsOutput { errors: Some(errors.to_vec()), ..DeleteObjectsOutput::default() };
-    let ours = to_xml(&output)?;
+    let ours = xml::write(&output)?;
     let ours = String::from_utf8_lossy(&ours);
     let unreadable = || s3_error!(InternalError, "S3's answer to a batch of deletions was not understood");
     let inner = |text: &str| {
@@ -202,15 +233,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_say_again_what_was_read() {
-        for key in ["a", " a", "a ", "a&b<c>\"d'", "ü/%2F", "a\tb", "]]>"] {
-            let escaped = key.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-            let xml = format!("<Delete><Object><Key>{escaped}</Key></Object><Quiet>true</Quiet></Delete>");
-            let read = |xml: &[u8]| Delete::deserialize(&mut Deserializer::new(xml)).unwrap();
-            let batch = read(xml.as_bytes());
-            assert_eq!(batch.objects[0].key, key);
-            let again = read(&to_xml(&batch).unwrap());
-            assert_eq!((again.objects[0].key.as_str(), again.quiet), (key, Some(true)), "{key:?}");
+    fn answers_can_be_read_whatever_a_key_holds() {
+        for (key, told) in [("a\rb", "a\rb"), ("a\u{1}b", "a\\u{1}b"), ("\u{0}", "\\u{0}"), ("ü", "ü")] {
+            assert_eq!(readable(key.to_owned()), told);
         }
     }
 

@@ -78,11 +78,6 @@ fn computed(algorithm: &str, bytes: &[u8]) -> Result<String, S3Error> {
     Ok(found.into_iter().flatten().next().unwrap_or_default())
 }
 
-/// The entity tag that S3 gives an object of these bytes, where nothing else is known.
-pub fn etag(bytes: &[u8]) -> String {
-    hex::encode(Md5::checksum(bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -98,6 +93,7 @@ mod tests {
             query: Vec::new(),
             headers: HeaderMap::new(),
             body: Body::empty(),
+            fate: crate::patience::Fate::default(),
             check: None,
         };
         for (name, value) in headers {

@@ -7,14 +7,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_sigv4::sign::v4::generate_signing_key;
-use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, Method, Uri};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder as Connections;
-use hyper_util::server::graceful::GracefulShutdown;
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::route::S3Route;
 use s3s::service::{S3Service, S3ServiceBuilder};
@@ -22,17 +19,20 @@ use s3s::{Body, HttpError, HttpResponse, S3, S3Error, S3ErrorCode, S3Request, S3
 use time::macros::format_description;
 use time::{OffsetDateTime, PrimitiveDateTime};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
+use crate::accept::{PATIENCE, accept};
 use crate::chunked::ChunkCheck;
 use crate::names::Named;
+use crate::patience::{BODY_PATIENCE, Fate, patient};
 use crate::request::{Request, decode_path, decode_query, is_signature};
-use crate::{Gateway, create, delete, lookalike, passed_on};
+use crate::told::{answer, complete};
+use crate::{Gateway, create, delete, lookalike, passed_on, published};
 
 /// How long requests under way may take to end after the shutdown signal.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Pause after a failed accept, which is mostly a lack of file handles.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The machine, as containers see it.
+const DOCKER_HOST: &str = "host.docker.internal";
 
 /// Whose requests are taken.
 #[derive(Clone)]
@@ -104,7 +104,7 @@ impl S3Route for Route {
         // Refusals are ordinary answers, and not for the log of errors.
         answered.or_else(|error| {
             tracing::debug!(%error, "refused");
-            let response = error.to_http_response()?;
+            let response = answer(error)?;
             let (parts, body) = response.into_parts();
             Ok(S3Response { status: Some(parts.status), ..S3Response::with_headers(body, parts.headers) })
         })
@@ -131,6 +131,7 @@ impl Route {
                 let at = request.object().map(|at| lookalike(&at)).unwrap_or_default();
                 return Err(S3Error::with_message(S3ErrorCode::AccessDenied, at));
             }
+            Named::Checkpoint(checkpoint) => return published::change(gateway, checkpoint, request).await,
             Named::LogFile(file) => file,
         };
         // What is left of an upload that was begun elsewhere may be taken away.
@@ -139,7 +140,7 @@ impl Route {
         }
         match request.method {
             Method::DELETE => delete::delete(gateway, file, request).await,
-            Method::PUT if is_plain_put(&request) => create::create(gateway, file, request).await,
+            Method::PUT if request.brings_all() => create::create(gateway, file, request).await,
             _ => {
                 let text = format!(
                     "Lakewarden takes the log file {} by a plain PUT only, as a proposal: no copy, no multipart upload, no \
@@ -152,13 +153,6 @@ impl Route {
     }
 }
 
-/// Whether a PUT brings the whole object, and nothing but that.
-fn is_plain_put(request: &Request) -> bool {
-    let others = ["x-amz-copy-source", "x-amz-rename-source", "x-amz-write-offset-bytes"];
-    request.query.iter().all(|(name, value)| name == "x-id" && value == "PutObject")
-        && !request.headers.keys().any(|name| others.iter().any(|other| name.as_str().starts_with(other)))
-}
-
 /// A rename takes its source away.
 fn check_rename_source(gateway: &Gateway, request: &Request) -> S3Result<()> {
     let Some(source) = request.headers.get("x-amz-rename-source") else { return Ok(()) };
@@ -169,7 +163,7 @@ fn check_rename_source(gateway: &Gateway, request: &Request) -> S3Result<()> {
     for key in [Some(key), with_bucket].into_iter().flatten() {
         let at = lakewarden_core::store::ObjectKey::new(request.bucket(), key);
         if gateway.names(&at) != Named::Other {
-            let text = format!("Lakewarden lets nobody rename the published log file {at}");
+            let text = format!("Lakewarden lets nobody rename {at}, which belongs to a log");
             return Err(S3Error::with_message(S3ErrorCode::AccessDenied, text));
         }
     }
@@ -179,6 +173,10 @@ fn check_rename_source(gateway: &Gateway, request: &Request) -> S3Result<()> {
 fn take_apart(clients: &Clients, mut request: S3Request<Body>) -> S3Result<Request> {
     let kept = request.extensions.remove::<Kept>();
     let body = kept.and_then(|kept| kept.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    let (body, fate) = match body {
+        Some(body) => patient(body, BODY_PATIENCE),
+        None => (Body::empty(), Fate::default()),
+    };
     let mut query = decode_query(&request.uri)?;
     query.retain(|(name, _)| !is_signature(name));
     let check = match clients {
@@ -190,7 +188,8 @@ fn take_apart(clients: &Clients, mut request: S3Request<Body>) -> S3Result<Reque
         path: decode_path(&request.uri)?,
         query,
         headers: request.headers,
-        body: body.map(Body::from).unwrap_or_default(),
+        body,
+        fate,
         check,
     })
 }
@@ -238,21 +237,63 @@ fn is_form(request: &http::Request<Incoming>) -> bool {
     request.method() == Method::POST && kind.is_some_and(|kind| kind.trim_ascii().starts_with(b"multipart/"))
 }
 
+/// Names of the machine that a gateway is asked by. Other ones with dots could have a bucket before them, which would be
+/// taken for a part of the path.
+fn is_plain_host(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_matches(['[', ']']);
+    name.parse::<std::net::IpAddr>().is_ok() || !name.contains('.') || name.eq_ignore_ascii_case(DOCKER_HOST)
+}
+
+fn check_host(request: &http::Request<Incoming>) -> S3Result<()> {
+    let named = request.headers().get_all(HOST).iter().map(|host| host.to_str().unwrap_or("."));
+    let target = request.uri().authority().map(http::uri::Authority::as_str);
+    match named.chain(target).find(|host| !is_plain_host(host)) {
+        None => Ok(()),
+        Some(host) => Err(s3_error!(
+            InvalidRequest,
+            "The gateway does not take buckets in the name of the host ({host}): address them by path, \
+             http://127.0.0.1:<port>/<bucket>/<key>"
+        )),
+    }
+}
+
+/// What is refused before anybody looks at a signature.
+fn check_connection(gateway: &Gateway, request: &http::Request<Incoming>) -> S3Result<()> {
+    if gateway.upstream.sent(request.headers()) {
+        return Err(s3_error!(
+            InvalidRequest,
+            "What this gateway passes on comes back to it: name the S3 that lies behind it with --s3-endpoint"
+        ));
+    }
+    check_host(request)?;
+    if is_form(request) {
+        return Err(s3_error!(NotImplemented, "The gateway takes no uploads by forms: use PUT"));
+    }
+    Ok(())
+}
+
 async fn serve_one(
     service: S3Service,
-    clients: Arc<Gateway>,
+    gateway: Arc<Gateway>,
     mut request: http::Request<Incoming>,
 ) -> Result<HttpResponse, HttpError> {
-    if is_form(&request) {
-        let error = s3_error!(NotImplemented, "The gateway takes no uploads by forms: use PUT");
-        return error.to_http_response().map_err(|error| HttpError::new(Box::new(error)));
+    if let Err(error) = check_connection(&gateway, &request) {
+        return answer(error).map_err(|error| HttpError::new(Box::new(error)));
     }
-    if matches!(clients.clients, Clients::Anybody) {
+    if matches!(gateway.clients, Clients::Anybody) {
         without_signature(&mut request);
     }
     let (mut parts, body) = request.into_parts();
-    parts.extensions.insert(Kept(Arc::new(Mutex::new(Some(body)))));
-    service.call(http::Request::from_parts(parts, Body::empty())).await
+    let kept = Kept(Arc::new(Mutex::new(Some(body))));
+    parts.extensions.insert(kept.clone());
+    let response = service.call(http::Request::from_parts(parts, Body::empty())).await?;
+    // The route takes the body first of all: it never got that far.
+    let was_seen = kept.0.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+    if was_seen { Ok(response) } else { complete(response).await }
 }
 
 /// Serves S3 on `listener` until `shutdown` resolves, then lets requests under way end, for ten seconds at most.
@@ -263,39 +304,39 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl 
         builder.set_auth(Pair { access_key: access_key.clone(), secret_key: secret_key.clone() });
     }
     let service = builder.build();
-    let http = Connections::new(TokioExecutor::new());
-    let graceful = GracefulShutdown::new();
-    let mut connections = JoinSet::new();
-    let mut shutdown = std::pin::pin!(shutdown);
-    loop {
-        let accepted = tokio::select! {
-            () = &mut shutdown => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        let socket = match accepted {
-            Ok((socket, _)) => socket,
-            Err(error) => {
-                tracing::warn!(%error, "the gateway could not accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        if let Err(error) = socket.set_nodelay(true) {
-            tracing::debug!(%error, "no TCP_NODELAY");
+    let serve = service_fn(move |request| serve_one(service.clone(), gateway.clone(), request));
+    accept(listener, serve, "gateway", (PATIENCE, DRAIN), shutdown).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_in_host_names_are_not_taken() {
+        for host in [
+            "127.0.0.1:8704",
+            "127.0.0.1",
+            "[::1]:8704",
+            "[::1]",
+            "localhost:8704",
+            "localhost",
+            "writer-1",
+            "host.docker.internal:80",
+        ] {
+            assert!(is_plain_host(host), "{host}");
         }
-        let (service, gateway) = (service.clone(), gateway.clone());
-        let answer = service_fn(move |request| serve_one(service.clone(), gateway.clone(), request));
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(socket), answer).into_owned());
-        connections.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
-            }
-        });
+        for host in [
+            "lake.localhost:8704",
+            "lake.127.0.0.1:8704",
+            "lake.s3.amazonaws.com",
+            "lake.s3.eu-west-1.amazonaws.com:443",
+            "my.lake.localhost",
+            "lake.127.0.0.1.nip.io",
+            ".",
+            "lake.host.docker.internal",
+        ] {
+            assert!(!is_plain_host(host), "{host}");
+        }
     }
-    drop(listener);
-    if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
-        tracing::warn!("requests to the gateway were cut off");
-    }
-    connections.shutdown().await;
 }

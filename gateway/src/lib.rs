@@ -8,16 +8,20 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | `front` | connections of clients, their signatures, which way a request goes |
+//! | `accept`, `patience` | connections of clients, until the end, and how long they are waited for |
+//! | `front` | their signatures, which way a request goes |
 //! | `names` | which keys are log files, in whatever spelling, and where that is guarded |
 //! | `request`, `chunked`, `digests` | requests and their bodies |
 //! | `upstream`, `connections`, `sign` | passing on |
 //! | `create`, `commits` | creating a log file, and the commit service |
-//! | `delete`, `cleanup` | deleting log files |
+//! | `delete`, `xml` | deletions, one by one and in batches |
+//! | `cleanup`, `same`, `published` | which log files and checkpoints may go, or be overwritten |
+//! | `told` | what people are told |
 //!
 //! s3s checks the clients' signatures and writes errors. What passes does not go through typed operations (as `s3s-aws`
 //! would have it): these drop what they do not know, and the SDK behind them adds what the client did not send.
 
+mod accept;
 mod chunked;
 mod cleanup;
 mod commits;
@@ -27,9 +31,14 @@ mod delete;
 mod digests;
 mod front;
 mod names;
+mod patience;
+mod published;
 mod request;
+mod same;
 mod sign;
+mod told;
 mod upstream;
+mod xml;
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,7 +47,7 @@ use aws_credential_types::provider::SharedCredentialsProvider;
 use http::Response;
 use hyper::body::Incoming;
 use lakewarden_core::location::LocationError;
-use lakewarden_core::store::{Clock, ObjectKey, ReadObjects};
+use lakewarden_core::store::{Clock, Ids, ObjectKey, RandomIds, ReadObjects};
 use s3s::{Body, S3Error, S3ErrorCode, S3Response, S3Result};
 use thiserror::Error;
 
@@ -51,6 +60,7 @@ use request::Request;
 use sign::Signer;
 use upstream::{Upstream, UpstreamError};
 
+pub use accept::serve_s3;
 pub use connections::{Address, AddressError};
 pub use front::{Clients, serve};
 
@@ -134,6 +144,7 @@ impl Gateway {
                 connections: connections.clone(),
                 signer: signer(settings.s3_access, "s3"),
                 clock: settings.clock.clone(),
+                via: upstream::via(RandomIds.uuid()),
             },
             commits: Commits {
                 address: service,
@@ -160,7 +171,7 @@ impl Gateway {
 fn lookalike(at: &ObjectKey) -> String {
     format!(
         "Lakewarden refuses to change {at}: some reader could take it for a file of a Delta log, and it is none as it is \
-         spelled. Log files are named <table>/_delta_log/<20 digits>.json"
+         spelled. Log files are named <table>/_delta_log/<20 digits>.json, checkpoints <20 digits>.checkpoint.parquet"
     )
 }
 
@@ -174,6 +185,9 @@ fn as_response(response: Response<Incoming>) -> S3Response<Body> {
 }
 
 fn bad_upstream(error: UpstreamError) -> S3Error {
+    if let UpstreamError::Body(broken) = error {
+        return broken.into();
+    }
     tracing::warn!(%error, "not passed on");
     S3Error::with_message(S3ErrorCode::ServiceUnavailable, format!("Lakewarden's gateway: {error}"))
 }

@@ -5,7 +5,7 @@
 //! is spelled, may be read and never be written: nothing is guessed about it.
 
 use lakewarden_core::delta::Version;
-use lakewarden_core::delta::log::{LOG_DIR, LogName, commit_key};
+use lakewarden_core::delta::log::{LOG_DIR, LogName, commit_key, log_key};
 use lakewarden_core::location::{Location, LocationError};
 use lakewarden_core::store::ObjectKey;
 use percent_encoding::percent_decode_str;
@@ -18,7 +18,9 @@ const DECODE_MOST: usize = 4;
 pub enum Named {
     /// `<root>/_delta_log/<20 digits>.json`
     LogFile(LogFile),
-    /// Something that could be taken for a log file.
+    /// A checkpoint, or a part of one.
+    Checkpoint(Checkpoint),
+    /// Something that could be taken for one of these.
     Lookalike,
     Other,
 }
@@ -35,33 +37,63 @@ impl LogFile {
     }
 }
 
-/// What a decoded key names.
-pub fn classify(at: &ObjectKey) -> Named {
-    match log_file(at) {
-        Some(file) => Named::LogFile(file),
-        None if looks_like_log_file(&at.key) => Named::Lookalike,
-        None => Named::Other,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    pub root: Location,
+    /// In `_delta_log/`.
+    pub name: String,
+}
+
+impl Checkpoint {
+    pub fn key(&self) -> ObjectKey {
+        log_key(&self.root, &self.name)
     }
 }
 
-fn log_file(at: &ObjectKey) -> Option<LogFile> {
+/// What a decoded key names.
+pub fn classify(at: &ObjectKey) -> Named {
+    exactly(at).unwrap_or_else(|| if looks_like_log_file(at) { Named::Lookalike } else { Named::Other })
+}
+
+fn exactly(at: &ObjectKey) -> Option<Named> {
     let (folder, name) = at.key.rsplit_once('/')?;
-    let LogName::Commit(version) = LogName::parse(name) else { return None };
     let root = folder.strip_suffix(LOG_DIR)?;
     if !(root.is_empty() || root.ends_with('/')) || root.split('/').any(|segment| matches!(segment, "." | "..")) {
         return None;
     }
-    let file = LogFile { root: Location::new(at.bucket.clone(), root), version };
+    if !is_plain_bucket(&at.bucket) {
+        return None;
+    }
+    let root = Location::new(at.bucket.clone(), root);
+    let (named, key) = match LogName::parse(name) {
+        LogName::Commit(version) => {
+            let file = LogFile { root, version };
+            let key = file.key();
+            (Named::LogFile(file), key)
+        }
+        found if found.checkpoint().is_some() => {
+            let checkpoint = Checkpoint { root, name: name.to_owned() };
+            let key = checkpoint.key();
+            (Named::Checkpoint(checkpoint), key)
+        }
+        _ => return None,
+    };
     // A prefix that is not canonical (`a//`) would be another table than the one that is proposed to.
-    (file.key() == *at).then_some(file)
+    (key == *at).then_some(named)
+}
+
+/// Whether a bucket's name is nothing that a path could be shortened by.
+fn is_plain_bucket(bucket: &str) -> bool {
+    matches!(reduced(bucket).as_slice(), [one] if one.eq_ignore_ascii_case(bucket))
 }
 
 /// Also other numbers of digits: some readers take any.
-fn looks_like_log_file(key: &str) -> bool {
-    let segments = reduced(key);
+fn looks_like_log_file(at: &ObjectKey) -> bool {
+    let segments = reduced(&at.key);
     let [.., folder, name] = segments.as_slice() else { return false };
     let digits = name.strip_suffix(".json").unwrap_or_default();
-    folder == LOG_DIR && !digits.is_empty() && digits.chars().all(char::is_numeric)
+    let is_commit = !digits.is_empty() && digits.chars().all(char::is_numeric);
+    folder == LOG_DIR && (is_commit || LogName::parse(name).checkpoint().is_some())
 }
 
 /// The segments of a key as the most forgiving reader could see them: decoded until nothing changes, lower case, without
@@ -113,8 +145,10 @@ impl Place {
         self.literal.relative(at).is_some()
     }
 
-    fn holds_reduced(&self, at: &ObjectKey, segments: &[String]) -> bool {
-        self.literal.bucket.eq_ignore_ascii_case(&at.bucket) && segments.starts_with(&self.reduced)
+    /// `segments` begin with the bucket.
+    fn holds_reduced(&self, segments: &[String]) -> bool {
+        let Some((bucket, rest)) = segments.split_first() else { return false };
+        self.literal.bucket.eq_ignore_ascii_case(bucket) && rest.starts_with(&self.reduced)
     }
 }
 
@@ -128,10 +162,18 @@ impl Scope {
     /// Whether a log file of this key is guarded. In doubt (the key lies in one place as it is spelled and in another as
     /// it might be read) it is.
     pub fn guards(&self, at: &ObjectKey) -> bool {
-        let segments = reduced(&at.key);
+        // Dots may lead out of the bucket, too: for whom they lead there, it lies in another one.
+        let within: Vec<String> = [at.bucket.to_lowercase()].into_iter().chain(reduced(&at.key)).collect();
+        let whole = reduced(&format!("{}/{}", at.bucket, at.key));
         let is_in = self.guarded.is_empty()
-            || self.guarded.iter().any(|place| place.holds_literally(at) || place.holds_reduced(at, &segments));
-        let is_out = self.passed.iter().any(|place| place.holds_literally(at) && place.holds_reduced(at, &segments));
+            || self
+                .guarded
+                .iter()
+                .any(|place| place.holds_literally(at) || place.holds_reduced(&within) || place.holds_reduced(&whole));
+        let is_out = self
+            .passed
+            .iter()
+            .any(|place| place.holds_literally(at) && place.holds_reduced(&within) && place.holds_reduced(&whole));
         is_in && !is_out
     }
 }
@@ -190,14 +232,43 @@ mod tests {
     }
 
     #[test]
+    fn checkpoints_are_known_by_their_exact_names_too() {
+        let id = "80a083e8-7026-4e79-81be-64bd76c43a11";
+        for name in [
+            "00000000000000000004.checkpoint.parquet".to_owned(),
+            "00000000000000000004.checkpoint.0000000001.0000000002.parquet".to_owned(),
+            format!("00000000000000000004.checkpoint.{id}.json"),
+            format!("00000000000000000004.checkpoint.{id}.parquet"),
+        ] {
+            let checkpoint = Checkpoint { root: Location::new("lake", "t"), name: name.clone() };
+            assert_eq!(named(&format!("t/_delta_log/{name}")), Named::Checkpoint(checkpoint));
+            for key in
+                [format!("t//_delta_log/{name}"), format!("t/_delta_log/x/../{name}"), format!("t/_DELTA_LOG/{name}")]
+            {
+                assert_eq!(named(&key), Named::Lookalike, "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_bucket_that_a_path_could_lose_is_none() {
+        let key = "lake/t/_delta_log/00000000000000000000.json";
+        for bucket in ["", ".", "..", "a/..", "x%2e", " "] {
+            assert_eq!(classify(&ObjectKey::new(bucket, key)), Named::Lookalike, "{bucket:?}");
+        }
+        assert!(matches!(classify(&ObjectKey::new("my.Lake-1", key)), Named::LogFile(_)));
+    }
+
+    #[test]
     fn everything_else_is_something_else() {
         for key in [
             "",
             "t/part-0.parquet",
             "t/_delta_log/",
             "t/_delta_log/_last_checkpoint",
-            "t/_delta_log/00000000000000000004.checkpoint.parquet",
             "t/_delta_log/00000000000000000000.00000000000000000004.compacted.json",
+            "t/_delta_log/_sidecars/00000000000000000004.checkpoint.parquet",
+            "t/_delta_log/4.checkpoint.parquet",
             "t/_delta_log/00000000000000000004.crc",
             "t/_delta_log/_staged_commits/00000000000000000004.80a083e8-7026-4e79-81be-64bd76c43a11.json",
             "t/_delta_log/_commits/00000000000000000004.json",
@@ -229,6 +300,13 @@ mod tests {
             ("lake", "GOLD/t", true),
             ("lake", "/gold/t", true),
             ("lake", "gold/raw/../t", true),
+            // Or in another bucket.
+            ("scratch", "../lake/gold/t", true),
+            ("scratch", "%2e%2e/lake/gold/t", true),
+            ("scratch", "../lake/silver/t", false),
+            (".", "lake/gold/t", true),
+            ("", "lake/gold/t", true),
+            ("lake", "../lake/gold/raw/t", true),
         ] {
             assert_eq!(some.guards(&at(bucket, key)), guarded, "{bucket}/{key}");
         }

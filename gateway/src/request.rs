@@ -8,6 +8,7 @@ use percent_encoding::percent_decode_str;
 use s3s::{Body, S3Error, s3_error};
 
 use crate::chunked::{ChunkCheck, Chunks, FrameError, Piece};
+use crate::patience::Fate;
 use crate::sign::{PAYLOAD, UNSIGNED};
 
 const DECODED_LENGTH: &str = "x-amz-decoded-content-length";
@@ -33,6 +34,8 @@ pub struct Request {
     pub query: Vec<(String, String)>,
     pub headers: HeaderMap,
     pub body: Body,
+    /// What becomes of the body.
+    pub fate: Fate,
     /// For chunks that are signed, where the key is known.
     pub check: Option<ChunkCheck>,
 }
@@ -91,6 +94,14 @@ impl Request {
         self.query.iter().any(|(found, _)| found == name)
     }
 
+    /// Whether a PUT brings the whole object, and nothing but that.
+    pub fn brings_all(&self) -> bool {
+        let others = ["x-amz-copy-source", "x-amz-rename-source", "x-amz-write-offset-bytes"];
+        self.method == Method::PUT
+            && self.query.iter().all(|(name, value)| name == "x-id" && value == "PutObject")
+            && !self.headers.keys().any(|name| others.iter().any(|other| name.as_str().starts_with(other)))
+    }
+
     /// Whether the query has some of these names, and no other one that means something.
     pub fn asks_only(&self, names: &[&str]) -> bool {
         let mut asked = self.query.iter().map(|(name, _)| name.as_str()).filter(|name| *name != "x-id").peekable();
@@ -127,7 +138,7 @@ impl Request {
     /// Reads the body, up to `max_bytes`.
     pub async fn read(&mut self, max_bytes: usize) -> Result<Whole, S3Error> {
         let too_large = || {
-            let text = format!("the body has more than {max_bytes} bytes, which is the most that is taken here");
+            let text = format!("The body has more than {max_bytes} bytes, which is the most that is taken here");
             S3Error::with_message(s3s::S3ErrorCode::EntityTooLarge, text)
         };
         let said = self.length();
@@ -135,14 +146,17 @@ impl Request {
             return Err(too_large());
         }
         let source = std::mem::take(&mut self.body);
-        let whole = if self.framing() == Framing::Plain {
-            read_plain(source, max_bytes).await.map_err(|error| s3_error!(IncompleteBody, "{error}"))?
+        let read = if self.framing() == Framing::Plain {
+            read_plain(source, max_bytes).await
         } else {
-            read_chunks(Chunks::new(source, self.check.take()), max_bytes).await.map_err(|error| match error {
-                FrameError::Signature => s3_error!(SignatureDoesNotMatch, "{error}"),
-                error => s3_error!(IncompleteBody, "{error}"),
-            })?
+            let chunks = Chunks::new(source, self.check.take());
+            read_chunks(chunks, max_bytes).await.map_err(|error| Box::new(error) as s3s::StdError)
         };
+        let whole = read.map_err(|error| {
+            self.fate.note_frames(&error);
+            let broken = self.fate.broken().cloned();
+            broken.map_or_else(|| s3_error!(IncompleteBody, "{error}"), S3Error::from)
+        })?;
         let whole = whole.ok_or_else(too_large)?;
         if said.is_some_and(|said| said != whole.bytes.len() as u64) {
             return Err(s3_error!(IncompleteBody, "The body is not as long as the request says"));
@@ -188,6 +202,7 @@ mod tests {
             query: decode_query(&uri).unwrap(),
             headers: HeaderMap::new(),
             body: Body::empty(),
+            fate: Fate::default(),
             check: None,
         }
     }

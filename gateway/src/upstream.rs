@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, DATE, EXPECT, HOST, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use lakewarden_core::store::Clock;
 use s3s::Body;
@@ -14,6 +15,7 @@ use thiserror::Error;
 
 use crate::chunked::{self, Chunks};
 use crate::connections::{Address, Connections};
+use crate::patience::Broken;
 use crate::request::{Framing, Request};
 use crate::sign::{self, SignError, Signed, Signer};
 
@@ -33,6 +35,9 @@ const CLIENTS_OWN: [&str; 5] =
 pub enum UpstreamError {
     #[error("S3 at {address} does not answer: {cause}")]
     Unreachable { address: Box<Address>, cause: String },
+    /// Not S3's fault.
+    #[error("{0}")]
+    Body(Broken),
     #[error("requests to S3 cannot be signed: {0}")]
     Sign(#[from] SignError),
     #[error("the request cannot be passed on: {0}")]
@@ -45,6 +50,18 @@ pub struct Upstream {
     pub connections: Connections,
     pub signer: Signer,
     pub clock: Arc<dyn Clock>,
+    /// What [`Upstream::forward`] adds to `Via`: no other gateway has it.
+    pub via: HeaderValue,
+}
+
+/// The name of one gateway in the header `Via`, by which it knows a request that comes back to it.
+pub fn via(id: uuid::Uuid) -> HeaderValue {
+    HeaderValue::from_str(&format!("1.1 lakewarden-{}", id.simple()))
+        .unwrap_or(HeaderValue::from_static("1.1 lakewarden"))
+}
+
+fn came_from(headers: &HeaderMap, via: &HeaderValue) -> bool {
+    headers.get_all(VIA).iter().any(|found| found == via)
 }
 
 impl std::fmt::Debug for Upstream {
@@ -54,12 +71,18 @@ impl std::fmt::Debug for Upstream {
 }
 
 impl Upstream {
+    /// Whether a request was passed on by this very gateway before.
+    pub fn sent(&self, headers: &HeaderMap) -> bool {
+        came_from(headers, &self.via)
+    }
+
     /// S3's answer, whatever it is; its body arrives as it is read.
     pub async fn forward(&self, request: Request) -> Result<Response<Incoming>, UpstreamError> {
         let has_body = request.length().is_some_and(|length| length > 0)
             || request.headers.contains_key(TRANSFER_ENCODING)
             || !matches!(request.method, Method::GET | Method::HEAD);
         let head = self.head(&request).await?;
+        let fate = request.fate.clone();
         let body = framed(request);
         let sent = if has_body {
             self.connections.send(assemble(&head, body)?).await
@@ -72,7 +95,10 @@ impl Upstream {
         };
         let unreachable =
             |error| UpstreamError::Unreachable { address: Box::new(self.address.clone()), cause: crate::chain(&error) };
-        let mut response = sent.map_err(unreachable)?;
+        let mut response = sent.map_err(|error| match fate.broken() {
+            Some(broken) => UpstreamError::Body(broken.clone()),
+            None => unreachable(error),
+        })?;
         remove_hop_by_hop(response.headers_mut());
         Ok(response)
     }
@@ -110,6 +136,7 @@ impl Upstream {
             payload: &payload,
         };
         self.signer.sign(&mut headers, signed, self.clock.now_ms()).await?;
+        headers.append(VIA, self.via.clone());
         Ok(Head { method: request.method.clone(), uri, headers })
     }
 }
@@ -129,10 +156,17 @@ fn assemble(head: &Head, body: Body) -> Result<http::Request<Body>, UpstreamErro
 
 fn framed(mut request: Request) -> Body {
     let body = std::mem::take(&mut request.body);
+    let fate = request.fate.clone();
+    let noted = |body: Body| {
+        Body::http_body_unsync(BodyExt::map_err(body, move |error| {
+            fate.note_frames(&error);
+            error
+        }))
+    };
     match request.framing() {
         Framing::Plain | Framing::Unsigned => body,
-        Framing::Signed { has_trailers: true } => chunked::unsigned(Chunks::new(body, request.check.take())),
-        Framing::Signed { has_trailers: false } => chunked::plain(Chunks::new(body, request.check.take())),
+        Framing::Signed { has_trailers: true } => noted(chunked::unsigned(Chunks::new(body, request.check.take()))),
+        Framing::Signed { has_trailers: false } => noted(chunked::plain(Chunks::new(body, request.check.take()))),
     }
 }
 
@@ -212,6 +246,18 @@ mod tests {
             assert_eq!(given.get(CONTENT_ENCODING).map(|value| value.to_str().unwrap()), left, "{coding}");
             assert_eq!(given[CONTENT_LENGTH], "10");
             assert!(!given.contains_key(DECODED_LENGTH));
+        }
+    }
+
+    #[test]
+    fn a_gateway_knows_itself_and_no_other() {
+        let (mine, other) = (via(uuid::Uuid::from_u128(1)), via(uuid::Uuid::from_u128(2)));
+        assert_eq!(mine, "1.1 lakewarden-00000000000000000000000000000001");
+        let mut given = HeaderMap::new();
+        for (added, expected) in [(HeaderValue::from_static("1.1 proxy"), false), (other, false), (mine.clone(), true)]
+        {
+            given.append(VIA, added);
+            assert_eq!(came_from(&given, &mine), expected);
         }
     }
 }

@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lakewarden_core::ports::PartitionMoves;
 
+/// Where a laptop's Lakewarden answers.
+const GATEWAY: &str = "http://127.0.0.1:8700";
 const S3_PORT: u16 = 8701;
 const GUARDED_S3_PORT: u16 = 8704;
 
@@ -140,6 +143,11 @@ fn account_id(text: &str) -> Result<String, String> {
     }
 }
 
+/// A variable that is set to nothing says nothing.
+fn gateway_or_default(text: &str) -> Result<String, std::convert::Infallible> {
+    Ok(if text.trim().is_empty() { GATEWAY } else { text }.to_owned())
+}
+
 /// Where a running Lakewarden answers.
 #[derive(Clone, Debug, Args)]
 pub struct GatewayArgs {
@@ -148,8 +156,9 @@ pub struct GatewayArgs {
         long,
         global = true,
         value_name = "URL",
-        default_value = "http://127.0.0.1:8700",
-        env = "LAKEWARDEN_GATEWAY"
+        default_value = GATEWAY,
+        env = "LAKEWARDEN_GATEWAY",
+        value_parser = gateway_or_default
     )]
     pub gateway: String,
 }
@@ -260,7 +269,7 @@ pub struct S3GatewayArgs {
     pub port: u16,
     /// Address of Lakewarden's API: the stack's output ApiUrl, or the gateway of a laptop. Calls to it are signed unless it is
     /// on loopback.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8700", env = "LAKEWARDEN_GATEWAY")]
+    #[arg(long, value_name = "URL", default_value = GATEWAY, env = "LAKEWARDEN_GATEWAY", value_parser = gateway_or_default)]
     pub service: String,
     /// Endpoint of S3. [default: the laptop's if --service is one, else AWS in the region]
     #[arg(long, value_name = "URL")]
@@ -282,10 +291,17 @@ pub struct S3GatewayArgs {
     #[arg(long, conflicts_with_all = ["access_key", "secret_key"])]
     pub any_signature: bool,
     /// Access key that clients sign with. [default: one that is made up and printed]
-    #[arg(long, value_name = "KEY", env = "LAKEWARDEN_S3_ACCESS_KEY", requires = "secret_key")]
+    #[arg(long, value_name = "KEY", env = "LAKEWARDEN_S3_ACCESS_KEY", requires = "secret_key", value_parser = NonEmptyStringValueParser::new())]
     pub access_key: Option<String>,
     /// Secret key that clients sign with.
-    #[arg(long, value_name = "KEY", env = "LAKEWARDEN_S3_SECRET_KEY", hide_env_values = true, requires = "access_key")]
+    #[arg(
+        long,
+        value_name = "KEY",
+        env = "LAKEWARDEN_S3_SECRET_KEY",
+        hide_env_values = true,
+        requires = "access_key",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     pub secret_key: Option<String>,
     /// Also write the address and the key pair to this file, as JSON, once it answers.
     #[arg(long, value_name = "FILE")]
@@ -521,6 +537,22 @@ mod tests {
                 panic!("{line}")
             };
             assert_eq!(at.gateway, "http://[::1]:1");
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_set_to_nothing_is_the_default() {
+        let service =
+            |given: &str| match Cli::try_parse_from(["lakewarden", "gateway", "--service", given]).unwrap().command {
+                Some(Command::Gateway(args)) => args.service,
+                other => panic!("{other:?}"),
+            };
+        assert_eq!((service("").as_str(), service(" ").as_str()), (GATEWAY, GATEWAY));
+        assert_eq!(service("http://localhost:1"), "http://localhost:1");
+        for (access_key, secret_key, is_good) in [("a", "b", true), ("", "b", false), ("a", "", false), ("", "", false)]
+        {
+            let given = ["lakewarden", "gateway", "--access-key", access_key, "--secret-key", secret_key];
+            assert_eq!(Cli::try_parse_from(given).is_ok(), is_good, "{access_key:?} {secret_key:?}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_config::BehaviorVersion;
 use aws_credential_types::Credentials;
@@ -17,8 +18,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::S3GatewayArgs;
 use crate::register::Catalog;
-use crate::signed::{AwsAccess, CallError};
+use crate::signed::{AwsAccess, CallError, is_loopback};
 use crate::system::{ACCESS_KEY, REGION, SECRET_KEY, Shared, StartError, listen, write_endpoints};
+
+/// How long a laptop is asked where its S3 is.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 fn fixed(access_key: &str, secret_key: &str) -> SharedCredentialsProvider {
     SharedCredentialsProvider::new(Credentials::new(access_key, secret_key, None, None, "lakewarden"))
@@ -49,6 +53,19 @@ pub enum GuardError {
     Setup(#[from] SetupError),
     #[error("no Lakewarden answers: {0}; start one, or name its address with --service")]
     Service(#[from] CallError),
+    #[error(
+        "no Lakewarden answers: {service} has said nothing for {waited:?}; start one, or name its address with --service"
+    )]
+    Silent { service: String, waited: Duration },
+    #[error(
+        "what answers at {0} is no Lakewarden of a laptop, so that it is not known which S3 it writes to; name the address of \
+         one with --service, or the S3 with --s3-endpoint"
+    )]
+    NotLakewarden(String),
+    #[error(
+        "--service {0} is where this gateway is to listen; name the address of Lakewarden's API, or another --port"
+    )]
+    OwnPort(String),
     #[error("no region is set: name one with --region")]
     NoRegion,
     #[error(
@@ -111,8 +128,11 @@ struct Behind {
 
 /// Starts `lakewarden gateway`.
 pub async fn start(args: &S3GatewayArgs) -> Result<Running, GuardError> {
-    let listener = listen("S3 gateway", args.port, "--port").await?;
+    if names_port(&args.service, args.port) {
+        return Err(GuardError::OwnPort(args.service.clone()));
+    }
     let behind = behind(args).await?;
+    let listener = listen("S3 gateway", args.port, "--port").await?;
     let clients = match (&args.access_key, &args.secret_key) {
         _ if args.any_signature => Clients::Anybody,
         (Some(access_key), Some(secret_key)) => {
@@ -157,13 +177,32 @@ pub async fn start(args: &S3GatewayArgs) -> Result<Running, GuardError> {
     Ok(running)
 }
 
+/// Whether an address is that of a port of this machine.
+fn names_port(address: &str, port: u16) -> bool {
+    let uri: Option<http::Uri> = address.parse().ok();
+    uri.is_some_and(|uri| is_loopback(address) && port != 0 && uri.port_u16() == Some(port))
+}
+
+fn member<'a>(endpoints: &'a Value, name: &str) -> Option<&'a str> {
+    endpoints.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
+}
+
+/// Where the S3 of a laptop is, and its keys. Whatever else answers is not guessed about: commits would be judged for one S3
+/// and read from another.
+async fn ask(catalog: &Catalog, service: &str) -> Result<Value, GuardError> {
+    let asked = tokio::time::timeout(PATIENCE, catalog.laptop_endpoints()).await;
+    let asked = asked.map_err(|_| GuardError::Silent { service: service.to_owned(), waited: PATIENCE })?;
+    let names = ["s3", "access_key", "secret_key", "region"];
+    let is_whole = |endpoints: &Value| names.iter().all(|name| member(endpoints, name).is_some());
+    asked?.filter(is_whole).ok_or_else(|| GuardError::NotLakewarden(service.to_owned()))
+}
+
 async fn behind(args: &S3GatewayArgs) -> Result<Behind, GuardError> {
     let service = AwsAccess::load(args.profile.as_deref(), args.region.as_deref()).await;
     // Not a laptop's, or none that answers now: what is passed on needs no service, and proposals are answered 503.
+    let is_laptop = service.signing_unless_loopback(&args.service, "execute-api")?.is_none();
     let laptop = match (&args.s3_endpoint, Catalog::open(&args.service, &service)) {
-        (None, Ok(catalog)) if service.signing_unless_loopback(&args.service, "execute-api")?.is_none() => {
-            catalog.laptop_endpoints().await?
-        }
+        (None, Ok(catalog)) if is_laptop => Some(ask(&catalog, &args.service).await?),
         _ => None,
     };
     let mut loader = aws_config::defaults(BehaviorVersion::latest());
@@ -174,7 +213,7 @@ async fn behind(args: &S3GatewayArgs) -> Result<Behind, GuardError> {
         loader = loader.region(Region::new(region.clone()));
     }
     if let Some(laptop) = &laptop {
-        let text = |name: &str| laptop.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |name: &str| member(laptop, name).unwrap_or_default().to_owned();
         loader = loader
             .endpoint_url(text("s3"))
             .credentials_provider(fixed(&text("access_key"), &text("secret_key")))
@@ -210,4 +249,24 @@ async fn behind(args: &S3GatewayArgs) -> Result<Behind, GuardError> {
 fn of_aws(region: &str) -> String {
     let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
     format!("https://s3.{region}.{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_ports_are_known_by_any_name_of_this_machine() {
+        for (address, port, is_own) in [
+            ("http://127.0.0.1:8705", 8705, true),
+            ("http://localhost:8705/", 8705, true),
+            ("http://[::1]:8705", 8705, true),
+            ("http://127.0.0.1:8700", 8705, false),
+            ("http://127.0.0.1:8705", 0, false),
+            ("https://abc.execute-api.eu-west-1.amazonaws.com:8705", 8705, false),
+            ("nonsense", 8705, false),
+        ] {
+            assert_eq!(names_port(address, port), is_own, "{address} {port}");
+        }
+    }
 }

@@ -121,7 +121,7 @@ impl AwsAccess {
 }
 
 /// Whether an endpoint is on this machine.
-fn is_loopback(endpoint: &str) -> bool {
+pub fn is_loopback(endpoint: &str) -> bool {
     let uri: Option<http::Uri> = endpoint.parse().ok();
     uri.as_ref().and_then(http::Uri::host).is_some_and(|host| {
         host.eq_ignore_ascii_case("localhost")

@@ -244,6 +244,133 @@ def test_logs_are_cleaned_up_after_checkpoints_only(guarded, delta, clients):
     assert delta.ids() == [1, 2, 3, 4, 5]
 
 
+def test_the_checkpoint_that_a_log_begins_with_stays(guarded, delta, clients):
+    s3 = guarded.s3
+    for number in range(2, 5):
+        delta.write(pa.table({"id": pa.array([number], pa.int64()), "dt": ["a"]}), mode="append")
+    delta.open().create_checkpoint()
+    checkpoint = {"Bucket": LAKE, "Key": f"{delta.prefix}/_delta_log/{3:020}.checkpoint.parquet"}
+    body = s3.get_object(**checkpoint)["Body"].read()
+    # A batch that takes the checkpoint as well has no ground to take the log files; readers would look for the checkpoint.
+    batch = [{"Key": log(delta, version)} for version in range(3)] + [{"Key": checkpoint["Key"]}]
+    answer = s3.delete_objects(Bucket=LAKE, Delete={"Objects": batch})
+    assert not answer.get("Deleted") and sorted(one["Key"] for one in answer["Errors"]) == sorted(one["Key"] for one in batch)
+    assert "_last_checkpoint" in refused(s3.delete_object, **checkpoint)[1]
+    # Once they do not, it may go as long as the log files are there.
+    s3.delete_object(Bucket=LAKE, Key=f"{delta.prefix}/_delta_log/_last_checkpoint")
+    answer = s3.delete_objects(Bucket=LAKE, Delete={"Objects": batch})
+    assert [one["Key"] for one in answer["Deleted"]] == [checkpoint["Key"]]
+    assert sorted(one["Key"] for one in answer["Errors"]) == [log(delta, version) for version in range(3)]
+    assert delta.ids() == [1, 2, 3, 4]
+    # Made again, and again.
+    for _ in range(2):
+        delta.open().create_checkpoint()
+    s3.put_object(**checkpoint, Body=body)
+    s3.delete_objects(Bucket=LAKE, Delete={"Objects": batch[:3]})
+    assert delta.ids() == [1, 2, 3, 4]
+
+    before = everything(clients, delta)
+    status, text = refused(s3.delete_object, **checkpoint)
+    assert status == 403 and "cannot be read without it" in text, text
+    answer = s3.delete_objects(Bucket=LAKE, Delete={"Objects": [{"Key": log(delta, 3)}, {"Key": checkpoint["Key"]}]})
+    assert len(answer["Errors"]) == 2 and not answer.get("Deleted")
+    other = {"Bucket": LAKE, "Key": f"{delta.prefix}/other"}
+    clients.s3.put_object(**other, Body=b"no checkpoint")
+    for arguments in ({"Body": b"no checkpoint"}, {"Body": b"x" * len(body)}, {"Body": b""}):
+        assert refused(s3.put_object, **checkpoint, **arguments)[0] == 403, arguments
+    assert refused(s3.put_object, **checkpoint, Body=b"x", IfNoneMatch="*")[0] == 412
+    assert refused(s3.copy_object, **checkpoint, CopySource=other)[0] == 403
+    assert refused(s3.create_multipart_upload, **checkpoint)[0] == 403
+    upload = clients.s3.create_multipart_upload(**checkpoint)["UploadId"]
+    part = s3.upload_part(**checkpoint, UploadId=upload, PartNumber=1, Body=b"no checkpoint")
+    done = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+    assert refused(s3.complete_multipart_upload, **checkpoint, UploadId=upload, MultipartUpload=done)[0] == 403
+    s3.abort_multipart_upload(**checkpoint, UploadId=upload)
+    clients.s3.delete_object(**other)
+    assert everything(clients, delta) == before
+    # The same bytes change nothing.
+    assert s3.put_object(**checkpoint, Body=body)["ETag"] == s3.head_object(**checkpoint)["ETag"]
+    assert everything(clients, delta) == before
+    # Ordinary work goes on: the next checkpoint takes its place.
+    delta.write(pa.table({"id": pa.array([5], pa.int64()), "dt": ["a"]}), mode="append")
+    delta.open().create_checkpoint()
+    s3.delete_objects(Bucket=LAKE, Delete={"Objects": [{"Key": log(delta, 3)}, {"Key": checkpoint["Key"]}]})
+    assert [version for version in delta.log()] == [4]
+    assert delta.ids() == [1, 2, 3, 4, 5]
+
+
+def test_statistics_of_a_checkpoint_must_be_the_commits_own(guarded, delta):
+    """A forged minimum would hide rows from every reader that skips files."""
+    import io
+
+    import pyarrow.parquet as pq
+
+    s3 = guarded.s3
+    delta.write(pa.table({"id": pa.array([2], pa.int64()), "dt": ["a"]}), mode="append")
+    delta.open().create_checkpoint()
+    checkpoint = {"Bucket": LAKE, "Key": f"{delta.prefix}/_delta_log/{1:020}.checkpoint.parquet"}
+    table = pq.read_table(io.BytesIO(s3.get_object(**checkpoint)["Body"].read()))
+    rows = table.to_pylist()
+    for row in rows:
+        if row.get("add"):
+            row["add"]["stats"] = '{"numRecords":1,"minValues":{"id":1000},"maxValues":{"id":1000},"nullCount":{"id":0}}'
+    forged = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), forged)
+    s3.put_object(**checkpoint, Body=forged.getvalue())
+    status, text = refused(s3.delete_object, Bucket=LAKE, Key=log(delta, 0))
+    assert status == 403 and "says other statistics" in text, text
+    # A true one is made from the log files, which are all there, so that this one may go.
+    s3.delete_object(Bucket=LAKE, Key=f"{delta.prefix}/_delta_log/_last_checkpoint")
+    s3.delete_object(**checkpoint)
+    delta.open().create_checkpoint()
+    s3.delete_object(Bucket=LAKE, Key=log(delta, 0))
+    assert delta.ids() == [1, 2]
+
+
+def test_messages_can_be_read_whatever_they_repeat(guarded, delta, raw):
+    import xml.etree.ElementTree as ET
+
+    put = {"Bucket": LAKE, "Key": log(delta, 1)}
+    for path, told in (("a\u0001b", "a\\u{1}b"), ("a\u0000b", "a\\u{0}b"), ("a\u001b[31m", "a\\u{1b}[31m"), ("a<&>\"ü", "a<&>\"ü"), ("y" * 9000, "yyy")):
+        add = {"path": path, "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
+        status, text = refused(guarded.s3.put_object, **put, Body=json.dumps({"add": add}).encode())
+        assert status == 403 and told in text and "Lakewarden refused this commit" in text, (path[:20], text)
+        assert len(text.encode()) <= 2048 and "new id" not in text and ".. " not in text, text
+    add = {"path": "nowhere.parquet", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
+    text = refused(guarded.s3.put_object, **put, Body=json.dumps({"add": add}).encode())[1]
+    assert "(file nowhere.parquet" in text and "FILE_MISSING" in text, text
+    for odd in ("%01", "%1B", "%7F", "%0D"):
+        status, answer = raw("PUT", f"/{LAKE}/{delta.prefix}/_delta_log/{odd}{1:020}.json", COMMIT)
+        message = ET.fromstring(answer.partition(b"\r\n\r\n")[2]).findtext("Message")
+        assert status == 403 and "\\u{" in message, message
+    status, text = refused(guarded.s3.put_object, **put, Body=b" " * (33 << 20))
+    assert status == 400 and delta.prefix in text and "several commits" in text, text
+
+
+def test_batches_take_the_keys_that_they_name(guarded, delta, clients, raw):
+    s3 = guarded.s3
+    keys = [f"{delta.prefix}/odd/{name}" for name in ("cr\rx", "crlf\r\nx", "nel\u0085x", "ls\u2028x", "tab\tx", " x ", "a&b<c>", "]]>", "é")]
+    for key in keys:
+        clients.s3.put_object(Bucket=LAKE, Key=key, Body=b"x")
+    def escaped(key):
+        key = key.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return "".join(f"&#{ord(char)};" if char in "\r\n\t\u0085\u2028" else char for char in key)
+    objects = "".join(f"<Object><Key>{escaped(key)}</Key></Object>" for key in keys)
+    answer = raw("POST", f"/{LAKE}", f"<Delete>{objects}</Delete>".encode(), query="delete=")
+    assert answer[0] == 200 and b"<Error>" not in answer[1], answer
+    left = clients.s3.list_objects_v2(Bucket=LAKE, Prefix=f"{delta.prefix}/odd/", EncodingType="url").get("Contents", [])
+    assert left == []
+    # Sections are text like any other, for log files and for others.
+    clients.s3.put_object(Bucket=LAKE, Key=f"{delta.prefix}/odd/a&b", Body=b"x")
+    clients.s3.put_object(Bucket=LAKE, Key=f"{delta.prefix}/odd/a", Body=b"x")
+    cut = f"<Object><Key>{delta.prefix}/odd/a<![CDATA[&b]]></Key></Object><Object><Key><![CDATA[{log(delta, 0)}]]></Key></Object>"
+    answer = raw("POST", f"/{LAKE}", f"<Delete>{cut}</Delete>".encode(), query="delete=")
+    assert answer[0] == 200 and answer[1].count(b"AccessDenied") == 1, answer
+    left = clients.s3.list_objects_v2(Bucket=LAKE, Prefix=f"{delta.prefix}/odd/")["Contents"]
+    assert [one["Key"] for one in left] == [f"{delta.prefix}/odd/a"]
+    assert delta.version() == 0
+
+
 def test_of_two_at_once_one_has_the_version(guarded, delta):
     import concurrent.futures
 

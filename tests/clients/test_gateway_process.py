@@ -178,6 +178,141 @@ def test_options_that_make_no_sense_are_refused(server):
         assert done.returncode != 0 and told in done.stdout, (options, done.stdout)
 
 
+def test_empty_keys_are_refused(server):
+    for empty in ({"LAKEWARDEN_S3_ACCESS_KEY": "", "LAKEWARDEN_S3_SECRET_KEY": ""}, {"LAKEWARDEN_S3_ACCESS_KEY": "K", "LAKEWARDEN_S3_SECRET_KEY": ""}):
+        done = run_briefly(["--service", server.endpoints["gateway"]], os.environ | empty)
+        assert done.returncode != 0 and "a value is required" in done.stdout, (empty, done.stdout)
+
+
+def run_briefly(options, environment, port=0):
+    """A gateway that is to end by itself, with an error."""
+    return subprocess.run(
+        [str(lakewarden_server.BINARY), "gateway", "--port", str(port), *options],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, env=environment,
+    )
+
+
+AWS_KEYS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+def test_what_answers_on_loopback_must_be_a_lakewarden(server):
+    """Otherwise commits would be judged for one S3 and read from another: no guess is made, and nobody waits for ever."""
+    port = free_port()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for options, told in (
+            (["--service", f"http://localhost:{port}"], "is where this gateway is to listen"),
+            (["--service", server.endpoints["s3"]], "is no Lakewarden of a laptop"),
+            (["--service", server.endpoints["guarded_s3"]], "is no Lakewarden of a laptop"),
+            (["--service", f"http://127.0.0.1:{silent.getsockname()[1]}"], "has said nothing for 15s"),
+        ):
+            done = run_briefly(options, os.environ | AWS_KEYS, port)
+            assert done.returncode != 0 and told in done.stdout, (options, done.stdout)
+
+
+def test_a_service_that_writes_to_another_s3_is_not_believed(gateway, server, tmp_path, unique):
+    """The commit is in a log that the writer does not see: it is told so, again and again, and never 200 or 412."""
+    other = Server(tmp_path / "other").start()
+    try:
+        keys = {"AWS_ACCESS_KEY_ID": server.endpoints["access_key"], "AWS_SECRET_ACCESS_KEY": server.endpoints["secret_key"]}
+        one = gateway("--s3-endpoint", other.endpoints["s3"], "--any-signature", environment=other.environment() | keys)
+        schema = {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}
+        table = {"id": unique, "format": {"provider": "parquet", "options": {}}, "schemaString": json.dumps(schema), "partitionColumns": [], "configuration": {}}
+        lines = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": table}
+        body = "\n".join(map(json.dumps, lines)).encode()
+        url = f"{one.endpoints['s3']}/{LAKE}/elsewhere/{unique}/_delta_log/{0:020}.json"
+        for _ in range(3):
+            answer = requests.put(url, data=body, headers={"if-none-match": "*"}, timeout=60)
+            assert answer.status_code == 503 and "--s3-endpoint" in answer.text, answer.text
+        assert ".. " not in answer.text
+        assert requests.get(url, timeout=60).status_code == 404
+    finally:
+        other.kill()
+
+
+def test_a_service_that_does_not_tell_the_truth_is_not_believed(gateway, server, unique):
+    import http.server
+
+    class Liar(http.server.BaseHTTPRequestHandler):
+        earlier = False
+
+        def do_POST(self):
+            self.rfile.read(int(self.headers["content-length"]))
+            body = json.dumps({"status": "committed", "final": True, "version": 0, "earlier": self.earlier}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Liar) as liar:
+        threading.Thread(target=liar.serve_forever, daemon=True).start()
+        keys = {"AWS_ACCESS_KEY_ID": server.endpoints["access_key"], "AWS_SECRET_ACCESS_KEY": server.endpoints["secret_key"]}
+        one = gateway(
+            "--s3-endpoint", server.endpoints["s3"], "--service", f"http://127.0.0.1:{liar.server_port}", "--any-signature",
+            environment=server.environment() | keys,
+        )
+        url = f"{one.endpoints['s3']}/{LAKE}/lies/{unique}/_delta_log/{0:020}.json"
+        for Liar.earlier in (False, True):
+            answer = requests.put(url, data=b'{"txn":{"appId":"a","version":1}}', timeout=60)
+            assert answer.status_code == 503, answer.text
+        assert requests.get(url, timeout=60).status_code == 404
+        liar.shutdown()
+
+
+def test_hosts_and_paths_that_lead_elsewhere(gateway, unique):
+    """A bucket before the host would be lost, and dots may lead into a guarded bucket."""
+    import http.client
+
+    one = gateway("--any-signature", "--guard", f"s3://{LAKE}")
+    host = one.endpoints["s3"].removeprefix("http://")
+    port = host.split(":")[1]
+    for name in (f"{LAKE}.localhost:{port}", f"{LAKE}.{host}", f"{LAKE}.s3.amazonaws.com"):
+        answer = requests.put(f"http://{host}/{LAKE}/hosts/{unique}", data=b"x", headers={"host": name}, timeout=60)
+        assert answer.status_code == 400 and "by path" in answer.text, (name, answer.text)
+    assert requests.get(f"http://localhost:{port}/{LAKE}/hosts/{unique}", timeout=60).status_code == 404
+    for path in (f"/scratch/../{LAKE}", f"/./{LAKE}", f"//{LAKE}", f"/scratch/%2e%2e/{LAKE}"):
+        connection = http.client.HTTPConnection(host, timeout=60)
+        connection.request("PUT", f"{path}/hosts/{unique}/_delta_log/{0:020}.json", body=b"{}")
+        answer = connection.getresponse()
+        # What has no bucket's name before the first slash is not even looked at.
+        told, by_name = answer.read(), path.startswith("/scratch")
+        assert answer.status == (403 if by_name else 400) and (b"could take it for" in told) == by_name, (path, told)
+        connection.close()
+
+
+def test_wrong_keys_are_told_what_is_wrong(gateway):
+    one = gateway()
+    with pytest.raises(ClientError) as refused:
+        one.clients(secret_key="wrong").s3.list_objects_v2(Bucket=LAKE)
+    assert "secret key" in refused.value.response["Error"]["Message"]
+    assert refused.value.response["Error"]["Code"] == "SignatureDoesNotMatch"
+
+
+def test_a_gateway_in_a_shell_that_points_at_it_says_so(gateway, server):
+    port = free_port()
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        one = gateway(
+            "--service", "https://api.example.invalid", "--any-signature", port=port,
+            environment=server.environment() | AWS_KEYS | {"AWS_ENDPOINT_URL": "", "AWS_ENDPOINT_URL_S3": ""} | {name: f"http://127.0.0.1:{port}"},
+        )
+        answer = requests.get(f"http://127.0.0.1:{port}/{LAKE}/a", timeout=60)
+        assert answer.status_code == 400 and "--s3-endpoint" in answer.text, (name, answer.text)
+        assert one.stop() == 0
+
+
+def test_a_gateway_that_is_its_own_s3_says_so(gateway, server):
+    port = free_port()
+    s3 = ["--s3-endpoint", f"http://localhost:{port}", "--service", server.endpoints["gateway"], "--any-signature"]
+    keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
+    one = gateway(*s3, port=port, environment=server.environment() | keys)
+    with pytest.raises(ClientError) as refused:
+        one.clients(access_key="x", secret_key="y").s3.get_object(Bucket=LAKE, Key="a")
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
+    assert "--s3-endpoint" in refused.value.response["Error"]["Message"]
+
+
 def test_without_a_service_nothing_is_committed(gateway, unique, server, clients):
     """Data passes, a commit is answered 503; the same bytes are taken once there is a service."""
     port = free_port()

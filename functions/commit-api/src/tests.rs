@@ -117,6 +117,7 @@ async fn an_id_stands_for_one_commit() {
         let (status, body) = call(&app, "POST", "/v1/commits", Some(&other)).await;
         assert_eq!(status, 409, "{body}");
         assert!(body.to_string().contains("ProposalReusedException"), "{body}");
+        assert!(!body.to_string().contains("{proposal_id}"), "{body}");
     }
 }
 

@@ -3,22 +3,17 @@ use std::future::Future;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::server::conn::auto::Builder as Connections;
-use hyper_util::server::graceful::GracefulShutdown;
+use lakewarden_gateway::serve_s3;
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::service::S3ServiceBuilder;
 use s3s::{S3Result, s3_error};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
 use super::Store;
 use super::service::Service;
 
 /// How long requests under way may take to end after the shutdown signal.
 pub const DRAIN_MS: u64 = 10_000;
-/// Pause after a failed accept, which is mostly a lack of file handles.
-const ACCEPT_PAUSE_MS: u64 = 100;
 
 /// The one key pair the server knows.
 #[derive(Clone)]
@@ -62,39 +57,5 @@ pub(super) async fn serve_with_drain(
     let mut builder = S3ServiceBuilder::new(Service { store });
     builder.set_auth(credentials);
     let service = builder.build();
-    let http = Connections::new(TokioExecutor::new());
-    let graceful = GracefulShutdown::new();
-    let mut connections = JoinSet::new();
-    let mut shutdown = std::pin::pin!(shutdown);
-    loop {
-        let accepted = tokio::select! {
-            () = &mut shutdown => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
-        };
-        let socket = match accepted {
-            Ok((socket, _)) => socket,
-            Err(error) => {
-                tracing::warn!(%error, "the local S3 could not accept a connection");
-                tokio::time::sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
-                continue;
-            }
-        };
-        if let Err(error) = socket.set_nodelay(true) {
-            tracing::debug!(%error, "no TCP_NODELAY");
-        }
-        let connection = http.serve_connection(TokioIo::new(socket), service.clone()).into_owned();
-        let connection = graceful.watch(connection);
-        connections.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
-            }
-        });
-    }
-    drop(listener);
-    let drained = tokio::time::timeout(drain, graceful.shutdown()).await;
-    if drained.is_err() {
-        tracing::warn!(?drain, "requests to the local S3 were cut off");
-    }
-    connections.shutdown().await;
+    serve_s3(listener, service, "local S3", drain, shutdown).await;
 }

@@ -2,7 +2,7 @@
 
 use lakewarden_core::ports::App;
 use lakewarden_core::sweep::dropped;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{RestAnswer, RestError, RestRequest};
 
@@ -15,7 +15,8 @@ pub async fn list(app: &App, request: RestRequest, _input: Map<String, Value>) -
 
 /// Its files stay, and it is listed no longer.
 pub async fn forget(app: &App, request: RestRequest, _input: Map<String, Value>) -> Result<RestAnswer, RestError> {
-    Ok(RestAnswer::ok(dropped::forget(app, request.path(TABLE)).await?))
+    dropped::forget(app, request.path(TABLE)).await?;
+    Ok(RestAnswer::new(204, json!({})))
 }
 
 /// `{"mode": "dry_run" | "ordinary"}`; 202 with the queued run.

@@ -35,7 +35,8 @@ pub struct StagedObject {
 /// for its own DynamoDB log store. Three listings.
 pub async fn staged_objects(objects: &dyn ReadObjects, root: &Location) -> Result<Vec<StagedObject>, CommitError> {
     let mut found = Vec::new();
-    for place in [format!("{STAGED_DIR}/"), format!("{TEMP_DIR}/"), LOOSE_COPY.to_owned()] {
+    // Where most commits are staged comes last: what is staged after that look is seen by nobody.
+    for place in [LOOSE_COPY.to_owned(), format!("{TEMP_DIR}/"), format!("{STAGED_DIR}/")] {
         let prefix = root.object(&format!("{LOG_DIR}/{place}")).key;
         for object in list_every(objects, &root.bucket, &prefix).await? {
             let at = ObjectKey::new(root.bucket.clone(), object.key);

@@ -27,8 +27,10 @@ pub(super) use left::forget as forget_dropped;
 
 /// Attempts in a row that may end without having got any further.
 const IDLE_ATTEMPTS_MAX: i64 = 20;
-/// A run that nothing was heard of for so long has no worker and no message: attempts take minutes.
+/// A run that was begun, and of which nothing was heard for so long, has no worker and no message: attempts take minutes.
 const STALE_MS: i64 = 24 * 3_600_000;
+/// One that was not begun may wait in the queue, which keeps messages for so long.
+const UNBEGUN_MS: i64 = 14 * 24 * 3_600_000;
 /// Newest runs among which such are looked for.
 const STALE_LOOK: usize = 25;
 
@@ -130,7 +132,7 @@ pub async fn give_up(
     settle(attempt, Err(Refusal::new(RefusalReason::StoreUnavailable, detail).into())).await.map(|_| true)
 }
 
-/// Ends the runs of a table that nobody has got on with for a day: their messages were lost, or are dead letters. Those
+/// Ends the runs of a table that nobody gets on with any more: their messages were lost, or are dead letters. Those
 /// that wait with the optimizer are not lost.
 pub(super) async fn end_stale(app: &App, optimizer: &OptimizerItem) -> Result<(), SweepError> {
     let (ports, table_id) = (&app.ports, optimizer.table_id.as_str());
@@ -148,11 +150,12 @@ pub(super) async fn end_stale(app: &App, optimizer: &OptimizerItem) -> Result<()
         }
         // One that cannot be read is shown to whoever lists the runs, and harms no other.
         let Ok(mut record) = RunRecord::decode(table_id, &run_id, item) else { continue };
-        if record.state.is_final() || now_ms.saturating_sub(record.heard_ms()) < STALE_MS {
+        let patience_ms = if record.state == RunState::Queued { UNBEGUN_MS } else { STALE_MS };
+        if record.state.is_final() || now_ms.saturating_sub(record.heard_ms()) < patience_ms {
             continue;
         }
         let known = record.reason.as_deref().unwrap_or("nothing is known of why");
-        let detail = format!("no worker has got on with it for a day ({known}): its message was lost or given up");
+        let detail = format!("no worker has got on with it for long ({known}): its message was lost or given up");
         record.fail(&Refusal::new(RefusalReason::GaveUp, detail), now_ms);
         record.progress = Progress::default();
         match record.save(ports.items.as_ref(), ports.ids.as_ref()).await {

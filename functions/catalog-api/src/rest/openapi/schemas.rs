@@ -193,9 +193,7 @@ impl Schemas {
             | "StartDroppedTableSweep"
             | "GetDroppedTableSweep"
             | "CancelDroppedTableSweep" => return json!({ "$ref": "#/components/schemas/Sweep" }),
-            "ListSweeps" | "GetSweepReport" | "GetDroppedTableSweepReport" | "ForgetDroppedTable" => {
-                return json!({ "type": "object" });
-            }
+            "ListSweeps" | "GetSweepReport" | "GetDroppedTableSweepReport" => return json!({ "type": "object" }),
             "ListDroppedTables" => {
                 let tables = json!({ "type": "array", "items": { "$ref": "#/components/schemas/DroppedTable" } });
                 return json!({ "type": "object", "required": ["dropped_tables"],

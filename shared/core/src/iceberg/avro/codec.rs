@@ -36,16 +36,16 @@ impl Codec {
                 check_size(block.len(), limits)?;
                 Ok(Cow::Borrowed(block))
             }
-            Codec::Deflate => read_bounded(flate2::read::DeflateDecoder::new(block), limits).map(Cow::Owned),
+            Codec::Deflate => read_bounded(flate2::bufread::DeflateDecoder::new(block), block, limits).map(Cow::Owned),
             Codec::Zstandard => {
                 let decoder = zstd::stream::read::Decoder::with_buffer(block).map_err(corrupt)?;
-                read_bounded(decoder, limits).map(Cow::Owned)
+                read_bounded(decoder, block, limits).map(Cow::Owned)
             }
             Codec::Snappy => snappy(block, limits).map(Cow::Owned),
-            Codec::Bzip2 => read_bounded(bzip2::bufread::MultiBzDecoder::new(block), limits).map(Cow::Owned),
+            Codec::Bzip2 => read_bounded(bzip2::bufread::MultiBzDecoder::new(block), block, limits).map(Cow::Owned),
             Codec::Xz => {
                 let decoder = lzma_rust2::XzReader::new_mem_limit(block, true, XZ_MEMORY_MAX_KIB);
-                read_bounded(decoder, limits).map(Cow::Owned)
+                read_bounded(decoder, block, limits).map(Cow::Owned)
             }
         }
     }
@@ -63,9 +63,10 @@ fn check_size(size: usize, limits: &AvroLimits) -> Result<(), AvroError> {
     Err(AvroError::TooLarge { what: "a block", found: as_u64(size), most: as_u64(limits.block_max_bytes) })
 }
 
-fn read_bounded(source: impl Read, limits: &AvroLimits) -> Result<Vec<u8>, AvroError> {
+fn read_bounded(source: impl Read, packed: &[u8], limits: &AvroLimits) -> Result<Vec<u8>, AvroError> {
     let most = u64::try_from(limits.block_max_bytes).unwrap_or(u64::MAX);
-    let mut plain = Vec::new();
+    // What manifests are packed to, more or less: room is made once.
+    let mut plain = Vec::with_capacity(packed.len().saturating_mul(4).min(limits.block_max_bytes));
     source.take(most.saturating_add(1)).read_to_end(&mut plain).map_err(corrupt)?;
     check_size(plain.len(), limits)?;
     Ok(plain)

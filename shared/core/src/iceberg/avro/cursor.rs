@@ -39,6 +39,17 @@ impl<'a> Cursor<'a> {
 
     /// Zigzag varint of up to ten bytes; `int` and `long` have the same encoding.
     pub(super) fn long(&mut self) -> Result<i64, AvroError> {
+        // Most numbers are lengths, counts and keys of one byte.
+        match self.rest.split_first() {
+            Some((byte, rest)) if byte & 0x80 == 0 => {
+                self.rest = rest;
+                Ok(i64::from(byte >> 1) ^ -i64::from(byte & 1))
+            }
+            _ => self.long_of_many(),
+        }
+    }
+
+    fn long_of_many(&mut self) -> Result<i64, AvroError> {
         let mut bits: u64 = 0;
         for shift in (0..70).step_by(7) {
             let byte = u64::from(self.take(1, "a number")?.first().copied().unwrap_or_default());
@@ -51,6 +62,18 @@ impl<'a> Cursor<'a> {
             }
         }
         Err(AvroError::Corrupt("a number of more than 64 bits".to_owned()))
+    }
+
+    /// Gets past a number; refuses what [`Cursor::long`] refuses.
+    pub(super) fn skip_long(&mut self) -> Result<(), AvroError> {
+        // Nine bytes have 63 bits at most, so only longer ones need a look.
+        match self.rest.iter().take(9).position(|byte| byte & 0x80 == 0) {
+            Some(last) => {
+                self.rest = self.rest.get(last + 1..).unwrap_or_default();
+                Ok(())
+            }
+            None => self.long_of_many().map(|_| ()),
+        }
     }
 
     /// A length that must fit into what is left.

@@ -67,18 +67,41 @@ impl Program {
         }
         cursor.step()?;
         match node {
-            Node::Array(item) => self.skip_blocks(item, false, cursor, depth),
-            Node::Map(item) => self.skip_blocks(item, true, cursor, depth),
             Node::Union(branches) => self.walk(branch(branches, cursor)?, cursor, slots, depth + 1),
             Node::Record(index) => {
-                let fields = self.records.get(*index).map(Vec::as_slice).unwrap_or_default();
-                for field in fields {
+                for field in self.fields(*index) {
                     match field.slot.and_then(|slot| slots.get_mut(slot)) {
                         Some(slot) => *slot = capture(&field.node, cursor)?,
                         None => self.walk(&field.node, cursor, slots, depth + 1)?,
                     }
                 }
                 Ok(())
+            }
+            other => self.skip(other, cursor, depth),
+        }
+    }
+
+    fn fields(&self, index: usize) -> &[Field] {
+        self.records.get(index).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Gets past a value in which nothing is wanted: in wide manifests this is nearly all there is to do.
+    fn skip(&self, node: &Node, cursor: &mut Cursor<'_>, depth: usize) -> Result<(), AvroError> {
+        if depth > self.depth_max {
+            return Err(AvroError::TooDeep(self.depth_max));
+        }
+        match node {
+            // These take bytes, so there cannot be more of them than the block has.
+            Node::Long => return cursor.skip_long(),
+            Node::Bytes => return cursor.bytes("bytes").map(|_| ()),
+            _ => cursor.step()?,
+        }
+        match node {
+            Node::Array(item) => self.skip_blocks(item, false, cursor, depth),
+            Node::Map(item) => self.skip_blocks(item, true, cursor, depth),
+            Node::Union(branches) => self.skip(branch(branches, cursor)?, cursor, depth + 1),
+            Node::Record(index) => {
+                self.fields(*index).iter().try_for_each(|field| self.skip(&field.node, cursor, depth + 1))
             }
             plain => capture(plain, cursor).map(|_| ()),
         }
@@ -101,7 +124,7 @@ impl Program {
                 if keyed {
                     cursor.bytes("a map's key")?;
                 }
-                self.walk(item, cursor, &mut [], depth + 1)?;
+                self.skip(item, cursor, depth + 1)?;
             }
         }
     }

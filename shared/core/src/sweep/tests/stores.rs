@@ -216,6 +216,9 @@ async fn the_next_run_ends_one_that_nobody_gets_on_with() {
     lake.world.clock.advance_ms(1);
     lake.scheduled().await;
     let given_up = (RunState::Failed, Some("gave_up".to_owned()));
+    assert_eq!(states().await, [given_up.clone(), (RunState::Queued, None)], "a message waits for two weeks");
+    lake.days(13);
+    lake.scheduled().await;
     assert_eq!(states().await, [given_up.clone(), given_up]);
     assert_eq!(lake.run(&lost).await, Ok(RunOutcome::AlreadyFinished));
 }
@@ -265,6 +268,27 @@ async fn such_metadata_of_another_table_is_read_too() {
     assert_eq!(lake.gone().await.1, [orphan].into());
     // Torn, it may need anything.
     other.metadata["snapshots"][0]["manifest-list"] = json!("s3a://lake/wh/u//metadata/none.avro");
+    other.version += 1;
     other.write_metadata().await;
+    let pointer = format!("s3a://lake/{}", other.metadata_key().replace("wh/u/", "wh/u//"));
+    lake.register("u", "wh/u", &[("table_type", "ICEBERG"), ("metadata_location", &pointer)]);
     assert_eq!(lake.sweep("t", Mode::Ordinary).await.reason.as_deref(), Some("other_table_unreadable"));
+}
+
+#[tokio::test]
+async fn a_place_beside_another_tables_location_that_may_not_be_looked_at() {
+    let more = ("StorageDescriptor.AdditionalLocations", r#"["s3://gone/y/"]"#);
+    for (kind, is_known) in [(StoreErrorKind::Missing, true), (StoreErrorKind::AccessDenied, false)] {
+        let lake = Lake::new();
+        let (_, orphan) = with_old_orphan(&lake).await;
+        lake.register("more", "more", &[("classification", "parquet"), more]);
+        fail_bucket(&lake, kind);
+        if !is_known {
+            let (record, gone) = lake.gone().await;
+            assert_eq!((record.reason.as_deref(), gone.len()), (Some("other_table_unreadable"), 0), "{record:?}");
+            assert!(record.error.is_some_and(|error| error.contains("table db.more")));
+            lake.register("more", "more", &[("classification", "parquet"), more, AT_HOME]);
+        }
+        assert_eq!(lake.gone().await.1, [orphan].into(), "{kind:?}");
+    }
 }
