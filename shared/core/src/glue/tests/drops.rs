@@ -30,8 +30,10 @@ impl Wire {
     }
 
     /// Everything stored but the key of page tokens.
+    /// Where the files of dropped tables are stays known until they are gone, or not wanted.
     fn left(&self) -> Vec<Key> {
-        self.world.items.dump().into_keys().filter(|key| key.pk != "settings").collect()
+        let kept = ["settings", "dropped-tables"];
+        self.world.items.dump().into_keys().filter(|key| !kept.contains(&key.pk.as_str())).collect()
     }
 }
 
