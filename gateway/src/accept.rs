@@ -77,7 +77,8 @@ pub async fn accept<S, B>(
     connections.shutdown().await;
 }
 
-/// Serves an S3, as [`accept`] does. Clients that stop in the middle of a body are given up.
+/// Serves an S3 on `listener` until `shutdown` resolves, then lets requests under way end, for `drain` at most. Clients that stop
+/// in the middle of a body are given up. `what` names the server in the log.
 pub async fn serve_s3(
     listener: TcpListener,
     service: S3Service,

@@ -176,15 +176,16 @@ async fn acknowledge(shared: &Shared, done: HandedOn, next: HandedOn) -> Result<
 
 /// Where an event goes: the rules of `template.yaml` with their patterns of keys.
 const RULES: [(QueueName, &str, &str); 3] = [
-    (QueueName::Commits, "/_delta_log/_staged_commits/", ".json"),
-    (QueueName::LogWork, "/_delta_log/0", ".json"),
-    (QueueName::LogWork, "/_delta_log/0", ".crc"),
+    (QueueName::Commits, "_delta_log/_staged_commits/", ".json"),
+    (QueueName::LogWork, "_delta_log/0", ".json"),
+    (QueueName::LogWork, "_delta_log/0", ".crc"),
 ];
 
-/// The queue of the first rule that an event fits: `*<middle>*<end>`.
+/// The queue of the first rule that an event fits: `*/<middle>*<end>`, and `<middle>*<end>` for a table at the root of a bucket.
 fn queue_of(name: &str, key: &str) -> Option<QueueName> {
+    let key = format!("/{key}");
     let fits = |(_, middle, end): &&(QueueName, &str, &str)| {
-        key.strip_suffix(end).is_some_and(|before| before.contains(middle))
+        key.strip_suffix(end).is_some_and(|before| before.contains(&format!("/{middle}")))
     };
     RULES.iter().filter(|_| name.starts_with("ObjectCreated:")).find(fits).map(|(queue, _, _)| *queue)
 }
@@ -406,6 +407,8 @@ mod tests {
             ("ObjectCreated:Put", "t/_delta_log/_last_checkpoint", None),
             ("ObjectCreated:Put", "t/_delta_log/.tmp/00000000000000000001.json", None),
             ("ObjectCreated:Put", "t/part-0.json", None),
+            ("ObjectCreated:Put", "_delta_log/00000000000000000001.json", Some(QueueName::LogWork)),
+            ("ObjectCreated:Put", "not_delta_log/00000000000000000001.json", None),
         ] {
             assert_eq!(queue_of(name, key), expected, "{name} {key}");
         }
@@ -419,12 +422,14 @@ mod tests {
                 QueueName::Commits => "CommitsQueue",
                 _ => "LogWorkQueue",
             };
-            let pattern = format!("{{wildcard: '*{middle}*{end}'}}");
-            let rule = template.split("AWS::Events::Rule").find(|rule| rule.contains(&pattern));
-            assert!(rule.is_some_and(|rule| rule.contains(&format!("Arn: !GetAtt {target}.Arn"))), "{pattern}");
+            for before in ["*/", ""] {
+                let pattern = format!("wildcard: '{before}{middle}*{end}'");
+                let rule = template.split("AWS::Events::Rule").find(|rule| rule.contains(&pattern));
+                assert!(rule.is_some_and(|rule| rule.contains(&format!("Arn: !GetAtt {target}.Arn"))), "{pattern}");
+            }
         }
-        let patterns = template.matches("{wildcard: ").count();
-        assert_eq!(patterns, RULES.len(), "no more patterns there than here");
+        let patterns = template.matches("wildcard: '").count();
+        assert_eq!(patterns, 2 * RULES.len(), "no more patterns there than here");
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct Scene {
     pub held: BTreeMap<String, RowSet>,
     /// Ids of the rows of files, by keys; of others they go up from the least one, one by one.
     pub ids: BTreeMap<String, Vec<i64>>,
+    /// Sets the file for merged vectors apart from those of other judgements on the table.
+    pub vectors: u128,
 }
 
 struct Loaded {
@@ -149,7 +151,7 @@ impl Scene {
 
     /// What was asked about rows: inline vectors are read, rows of files are as the scene says.
     fn read_rows(&self, loaded: &Loaded, candidate: &Candidate, needs: &RowNeeds, rows: &mut Option<RowFacts>) {
-        let facts = rows.get_or_insert_with(|| RowFacts::new(Uuid::from_u128(7), 1));
+        let facts = rows.get_or_insert_with(|| RowFacts::new(Uuid::from_u128(7 + self.vectors), 1));
         for (key, vector) in &needs.vectors {
             let held = self.held.get(key).cloned();
             let rows = held.map_or_else(|| deletion_vector::read_held(vector, &[]), Ok);

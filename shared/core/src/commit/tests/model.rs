@@ -350,6 +350,8 @@ impl History {
         let ids = |file: &File| file.rows.iter().map(|(id, _)| *id).collect();
         scene.ids = self.files.iter().map(|(path, file)| (format!("wh/t/{path}"), ids(file))).collect();
         scene.held = self.held();
+        // A file of its own, as ids are in the service: what is known by one name must be one vector.
+        scene.vectors = u128::try_from(self.published.len()).unwrap();
         scene.under(IsolationLevel::WriteSerializable).candidate(commit.lines.clone()).judge().await
     }
 
