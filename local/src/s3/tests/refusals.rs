@@ -40,7 +40,8 @@ async fn what_is_not_supported_is_refused_by_name() {
         refused(put().website_redirect_location("/x").send()).await,
         refused(client.get_bucket_policy().bucket(BUCKET).send()).await,
         refused(client.list_object_versions().bucket(BUCKET).delimiter("/").send()).await,
-        refused(client.copy_object().bucket(BUCKET).key("k").copy_source(format!("{BUCKET}/k?versionId=v1")).send()).await,
+        refused(client.copy_object().bucket(BUCKET).key("k").copy_source(format!("{BUCKET}/k?versionId=v1")).send())
+            .await,
     ];
     assert_eq!(refusals, ["501 NotImplemented"; 7]);
     let asked = client.list_object_versions().bucket(BUCKET).delimiter("/");
