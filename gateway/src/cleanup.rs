@@ -312,6 +312,11 @@ impl Log<'_> {
             Err(SnapshotError::Store(error)) => return Err(Trouble::Store(error.to_string())),
             Err(error) => return Err(unusable(&error)),
         };
+        if from_checkpoint.is_ambiguous {
+            let text =
+                format!("the checkpoint of version {version} says something twice, and readers choose differently");
+            return Err(Trouble::Checkpoint(text));
+        }
         let from_others = match self.load(&others, version).await {
             Ok(snapshot) => snapshot,
             // Cleaned up before: nothing is left to compare with.

@@ -19,22 +19,54 @@ const COMPARED_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Answers what would change (a part of) a checkpoint.
 pub async fn change(gateway: &Gateway, checkpoint: Checkpoint, request: Request) -> S3Result<S3Response<Body>> {
-    let is_abort = request.asks_only(&["uploadId"]);
-    let is_whole = request.query.iter().all(|(name, _)| name == "x-id" || name == "versionId");
-    let overwrites = match request.method {
-        Method::DELETE if is_abort || !is_whole => false,
-        Method::DELETE => return delete::delete_checkpoint(gateway, checkpoint, request).await,
+    match effect(&request) {
+        Effect::None => passed_on(gateway, request).await,
+        Effect::Deletes => delete::delete_checkpoint(gateway, checkpoint, request).await,
+        Effect::Overwrites => overwrite(gateway, checkpoint, request).await,
+        Effect::Unknown => {
+            let text = format!(
+                "Lakewarden does not know what this {} would do to the checkpoint {} of {}: put, copy or delete it without \
+                 other parameters",
+                request.method, checkpoint.name, checkpoint.root
+            );
+            Err(S3Error::with_message(S3ErrorCode::AccessDenied, text))
+        }
+    }
+}
+
+/// What a request does to the bytes of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    None,
+    Deletes,
+    Overwrites,
+    /// Stores differ in what they make of parameters that they do not know.
+    Unknown,
+}
+
+fn is_part(request: &Request) -> bool {
+    let names = ["partNumber", "uploadId"];
+    names.iter().all(|name| request.asks(name)) && request.asks_only(&names)
+}
+
+fn effect(request: &Request) -> Effect {
+    let is_plain = request.query.iter().all(|(name, _)| name == "x-id");
+    let describes = ["tagging", "acl", "retention", "legal-hold"]
+        .iter()
+        .any(|name| request.asks(name) && request.asks_only(&[name, "versionId"]));
+    // With this condition S3 itself overwrites nothing; of copies not every store takes it.
+    let is_careful = request.header(IF_NONE_MATCH.as_str()) == Some("*") && request.brings_all();
+    match request.method {
+        Method::DELETE if is_plain || request.asks_only(&["versionId"]) => Effect::Deletes,
+        Method::DELETE if describes || request.asks_only(&["uploadId"]) => Effect::None,
+        Method::PUT if is_plain && is_careful => Effect::None,
+        Method::PUT if is_plain => Effect::Overwrites,
         // Parts do nothing until they are put together.
-        Method::PUT => is_whole,
-        Method::POST => request.asks("uploads") || request.asks("uploadId"),
-        _ => false,
-    };
-    // With this condition S3 itself overwrites nothing.
-    let is_careful = request.method == Method::PUT && request.header(IF_NONE_MATCH.as_str()) == Some("*");
-    if overwrites && !is_careful {
-        overwrite(gateway, checkpoint, request).await
-    } else {
-        passed_on(gateway, request).await
+        Method::PUT if is_part(request) => Effect::None,
+        Method::PUT if describes => Effect::None,
+        Method::POST if request.asks_only(&["uploads"]) || request.asks_only(&["uploadId"]) => Effect::Overwrites,
+        Method::POST if request.asks("restore") && request.asks_only(&["restore", "versionId"]) => Effect::None,
+        _ => Effect::Unknown,
     }
 }
 
@@ -74,4 +106,55 @@ async fn overwrite(gateway: &Gateway, checkpoint: Checkpoint, mut request: Reque
     let etag = HeaderValue::from_str(&format!("\"{}\"", found.meta.etag.0));
     let headers = HeaderMap::from_iter(etag.ok().map(|etag| (ETAG, etag)));
     Ok(S3Response::with_headers(Body::empty(), headers))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::patience::Fate;
+
+    #[test]
+    fn only_what_is_known_to_change_nothing_passes() {
+        for (method, query, header, expected) in [
+            ("DELETE", "", "", Effect::Deletes),
+            ("DELETE", "versionId=1", "", Effect::Deletes),
+            ("DELETE", "x-id=DeleteObject", "", Effect::Deletes),
+            ("DELETE", "uploadId=1", "", Effect::None),
+            ("DELETE", "tagging=", "", Effect::None),
+            ("DELETE", "foo=bar", "", Effect::Unknown),
+            ("DELETE", "uploadId=1&foo=bar", "", Effect::Unknown),
+            ("PUT", "", "", Effect::Overwrites),
+            ("PUT", "x-id=PutObject", "", Effect::Overwrites),
+            ("PUT", "x-id=PutObject", "if-none-match", Effect::None),
+            ("PUT", "", "if-none-match x-amz-copy-source", Effect::Overwrites),
+            ("PUT", "partNumber=1&uploadId=2", "", Effect::None),
+            ("PUT", "partNumber=1", "", Effect::Unknown),
+            ("PUT", "uploadId=1", "", Effect::Unknown),
+            ("PUT", "acl=", "", Effect::None),
+            ("PUT", "acl=&foo=bar", "", Effect::Unknown),
+            ("PUT", "versionId=1", "", Effect::Unknown),
+            ("PUT", "foo=bar", "", Effect::Unknown),
+            ("PUT", "foo=bar", "if-none-match", Effect::Unknown),
+            ("PUT", "renameObject=", "", Effect::Unknown),
+            ("PUT", "response-content-type=a", "", Effect::Unknown),
+            ("POST", "uploads=", "", Effect::Overwrites),
+            ("POST", "uploadId=1", "", Effect::Overwrites),
+            ("POST", "restore=", "", Effect::None),
+            ("POST", "", "", Effect::Unknown),
+            ("PATCH", "", "", Effect::Unknown),
+        ] {
+            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let headers = header.split(' ').filter(|name| !name.is_empty());
+            let request = Request {
+                method: method.parse().unwrap(),
+                path: "/lake/t/_delta_log/00000000000000000001.checkpoint.parquet".to_owned(),
+                query: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+                headers: headers.map(|name| (name.parse().unwrap(), HeaderValue::from_static("*"))).collect(),
+                body: Body::empty(),
+                fate: Fate::default(),
+                check: None,
+            };
+            assert_eq!(effect(&request), expected, "{method} {query} {header}");
+        }
+    }
 }

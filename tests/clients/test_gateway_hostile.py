@@ -244,7 +244,7 @@ def test_logs_are_cleaned_up_after_checkpoints_only(guarded, delta, clients):
     assert delta.ids() == [1, 2, 3, 4, 5]
 
 
-def test_the_checkpoint_that_a_log_begins_with_stays(guarded, delta, clients):
+def test_the_checkpoint_that_a_log_begins_with_stays(guarded, delta, clients, raw):
     s3 = guarded.s3
     for number in range(2, 5):
         delta.write(pa.table({"id": pa.array([number], pa.int64()), "dt": ["a"]}), mode="append")
@@ -280,6 +280,13 @@ def test_the_checkpoint_that_a_log_begins_with_stays(guarded, delta, clients):
         assert refused(s3.put_object, **checkpoint, **arguments)[0] == 403, arguments
     assert refused(s3.put_object, **checkpoint, Body=b"x", IfNoneMatch="*")[0] == 412
     assert refused(s3.copy_object, **checkpoint, CopySource=other)[0] == 403
+    # Parameters that a store would not look at, or understand otherwise, are no way around.
+    path = f"/{LAKE}/{checkpoint['Key']}"
+    for query in ("foo=bar", "acl=&foo=bar", "versionId=1&x=2", "response-content-type=a"):
+        assert raw("DELETE", path, query=query)[0] == 403, query
+    for query in ("foo=bar", "partNumber=1", "uploadId=x", "renameObject=", "response-content-type=a"):
+        assert raw("PUT", path, b"no checkpoint", query=query)[0] == 403, query
+    assert raw("PUT", path, b"", {"x-amz-copy-source": f"/{LAKE}/{other['Key']}", "if-none-match": "*"})[0] == 403
     assert refused(s3.create_multipart_upload, **checkpoint)[0] == 403
     upload = clients.s3.create_multipart_upload(**checkpoint)["UploadId"]
     part = s3.upload_part(**checkpoint, UploadId=upload, PartNumber=1, Body=b"no checkpoint")
@@ -310,7 +317,7 @@ def test_statistics_of_a_checkpoint_must_be_the_commits_own(guarded, delta):
     delta.open().create_checkpoint()
     checkpoint = {"Bucket": LAKE, "Key": f"{delta.prefix}/_delta_log/{1:020}.checkpoint.parquet"}
     table = pq.read_table(io.BytesIO(s3.get_object(**checkpoint)["Body"].read()))
-    rows = table.to_pylist()
+    honest, rows = table.to_pylist(), table.to_pylist()
     for row in rows:
         if row.get("add"):
             row["add"]["stats"] = '{"numRecords":1,"minValues":{"id":1000},"maxValues":{"id":1000},"nullCount":{"id":0}}'
@@ -319,6 +326,17 @@ def test_statistics_of_a_checkpoint_must_be_the_commits_own(guarded, delta):
     s3.put_object(**checkpoint, Body=forged.getvalue())
     status, text = refused(s3.delete_object, Bucket=LAKE, Key=log(delta, 0))
     assert status == 403 and "says other statistics" in text, text
+    # Whoever reads one of two tells takes the first, or the last, or both.
+    def twice(kind, **changes):
+        (row,) = [row for row in honest if row.get(kind)][:1]
+        return [row | {kind: row[kind] | changes}, *honest]
+
+    for rows in (honest + [row for row in honest if row.get("add")], twice("metaData", name="evil"), twice("protocol")):
+        forged = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), forged)
+        s3.put_object(**checkpoint, Body=forged.getvalue())
+        status, text = refused(s3.delete_object, Bucket=LAKE, Key=log(delta, 0))
+        assert status == 403 and "says something twice" in text, text
     # A true one is made from the log files, which are all there, so that this one may go.
     s3.delete_object(Bucket=LAKE, Key=f"{delta.prefix}/_delta_log/_last_checkpoint")
     s3.delete_object(**checkpoint)

@@ -125,12 +125,8 @@ mod tests {
         json!({ "Records": records.collect::<Vec<_>>() })
     }
 
-    #[tokio::test]
-    async fn good_messages_go_and_bad_ones_stay() {
-        let world = MemoryWorld::new(1_790_000_000_000);
-        let app = app(&world);
-        let directory = MemoryDirectory::default();
-        let pointer = "s3://lake/wh/t/metadata/none.metadata.json";
+    /// An Iceberg table in the directory that is swept.
+    async fn iceberg_table(app: &App, directory: &MemoryDirectory, pointer: &str) {
         let parameters = [("table_type", "ICEBERG"), ("metadata_location", pointer)];
         directory.put(TableEntry {
             id: "id".into(),
@@ -142,7 +138,16 @@ mod tests {
         let input = json!({"CatalogId": "000000000000", "DatabaseName": "db", "TableName": "t",
             "Type": "orphan_file_deletion",
             "TableOptimizerConfiguration": {"orphanFileDeletionConfiguration": {}}});
-        optimizer::create(&app, &directory, input).await.unwrap();
+        optimizer::create(app, directory, input).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn good_messages_go_and_bad_ones_stay() {
+        let world = MemoryWorld::new(1_790_000_000_000);
+        let app = app(&world);
+        let directory = MemoryDirectory::default();
+        let pointer = "s3://lake/wh/t/metadata/none.metadata.json";
+        iceberg_table(&app, &directory, pointer).await;
         rest::start_in(&app, &directory, "db", "t", &json!({"mode": "dry_run"})).await.unwrap();
         let good = world.queue.take(QueueName::Sweeps).unwrap();
         let unknown = good.replace("\"t\"", "\"none\"").replace("\"id\"", "null");
@@ -192,18 +197,7 @@ mod tests {
         let app = app(&world);
         let directory = MemoryDirectory::default();
         let pointer = "s3://lake/wh/t/metadata/v1.metadata.json";
-        let parameters = [("table_type", "ICEBERG"), ("metadata_location", pointer)];
-        directory.put(TableEntry {
-            id: "id".into(),
-            database: "db".into(),
-            name: "t".into(),
-            location: Some(Location::new("lake", "wh/t")),
-            parameters: BTreeMap::from(parameters.map(|(name, value)| (name.to_owned(), value.to_owned()))),
-        });
-        let input = json!({"CatalogId": "000000000000", "DatabaseName": "db", "TableName": "t",
-            "Type": "orphan_file_deletion",
-            "TableOptimizerConfiguration": {"orphanFileDeletionConfiguration": {}}});
-        optimizer::create(&app, &directory, input).await.unwrap();
+        iceberg_table(&app, &directory, pointer).await;
         let run = rest::start_in(&app, &directory, "db", "t", &json!({"mode": "dry_run"})).await.unwrap();
         let body = world.queue.take(QueueName::Sweeps).unwrap();
         let far = Deadline::in_ms(world.clock.as_ref(), 900_000);

@@ -28,6 +28,7 @@ pub(super) struct Replay<'a, 'o> {
     observer: Option<PathObserver<'o>>,
     /// Actions of the checkpoint.
     taken: u64,
+    is_ambiguous: bool,
 }
 
 impl<'a, 'o> Replay<'a, 'o> {
@@ -49,6 +50,7 @@ impl<'a, 'o> Replay<'a, 'o> {
             most,
             observer,
             taken: 0,
+            is_ambiguous: false,
         }
     }
 
@@ -123,6 +125,7 @@ impl<'a, 'o> Replay<'a, 'o> {
             live: self.live,
             tombstones: self.tombstones,
             covers: self.covers,
+            is_ambiguous: self.is_ambiguous,
         })
     }
 }
@@ -157,27 +160,32 @@ impl Target for Replay<'_, '_> {
     /// adds only.
     fn take(&mut self, action: Action) -> Result<(), CheckpointError> {
         self.taken = self.taken.saturating_add(1);
-        match action {
-            Action::Protocol(protocol) => self.protocol = Some(protocol),
-            Action::Metadata(metadata) => self.metadata = Some(metadata),
-            Action::Txn(txn) => {
-                self.app_ids.insert(txn.app_id, txn.version);
+        self.is_ambiguous |= match action {
+            Action::Protocol(protocol) => self.protocol.replace(protocol).is_some(),
+            Action::Metadata(metadata) => self.metadata.replace(metadata).is_some(),
+            Action::Txn(txn) => self.app_ids.insert(txn.app_id, txn.version).is_some(),
+            Action::Domain(domain) => {
+                let is_known = self.domains.contains_key(&domain.domain);
+                self.set_domain(domain);
+                is_known
             }
-            Action::Domain(domain) => self.set_domain(domain),
             Action::Add(add) => {
                 let key = key_of_add(self.root, &add).map_err(|error| damaged(&error))?;
-                self.tombstones.remove(&key);
-                self.live.insert(key, add);
+                let was_removed = self.tombstones.remove(&key).is_some();
+                let was_live = self.live.insert(key, add).is_some();
                 self.limit();
+                was_removed || was_live
             }
             Action::Remove(remove) => {
                 let key = key_of_remove(self.root, &remove).map_err(|error| damaged(&error))?;
+                let is_told = self.live.contains_key(&key) || self.tombstones.contains_key(&key);
                 if !self.live.contains_key(&key) {
                     self.tombstones.insert(key, remove);
                     self.limit();
                 }
+                is_told
             }
-        }
+        };
         Ok(())
     }
 }

@@ -45,6 +45,9 @@ pub struct Snapshot {
     pub tombstones: BTreeMap<FileKey, RemoveFile>,
     /// Of which files `live` and `tombstones` tell.
     pub covers: Covers,
+    /// Whether the checkpoint tells something of these twice, which the protocol forbids: two metadata or protocols, a file
+    /// again, or as live and removed. Readers take one or the other.
+    pub is_ambiguous: bool,
 }
 
 /// Which files a snapshot is to keep.

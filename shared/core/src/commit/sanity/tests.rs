@@ -98,6 +98,7 @@ fn snapshot(lines: &[Value]) -> Snapshot {
         domains: Default::default(),
         live,
         tombstones: Default::default(),
+        is_ambiguous: false,
     }
 }
 

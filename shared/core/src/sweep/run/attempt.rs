@@ -304,8 +304,8 @@ impl<'a> Attempt<'a> {
         scope: Location,
     ) -> Result<Knowledge<'a>, SweepError> {
         let neighbours = self.load_neighbours(entry, &table).await?;
-        self.check_left_alone(&neighbours)?;
         let dropped = dropped::around(self.app.ports.items.as_ref(), &table).await.map_err(DirectoryError::from)?;
+        self.check_left_alone(&neighbours, &dropped)?;
         let policy = Policy::of(&optimizer, &self.record);
         let context = self.source_context(Role::Own, &policy);
         let own: Box<dyn ReferenceSource + 'a> = match &self.dropped {

@@ -13,7 +13,8 @@ const CLOCKS_APART_MS: i64 = 300_000;
 
 impl Attempt<'_> {
     /// Files of a dropped table go only where no other table can have meant them.
-    pub(super) fn check_left_alone(&self, neighbours: &Neighbours) -> Result<(), Refusal> {
+    /// `around` are the dropped tables at the place, inside it and around it: each may be created again for as long.
+    pub(super) fn check_left_alone(&self, neighbours: &Neighbours, around: &[DroppedTable]) -> Result<(), Refusal> {
         let Some(dropped) = &self.dropped else { return Ok(()) };
         if let Some(other) = neighbours.sharing.first() {
             let detail = format!(
@@ -23,12 +24,19 @@ impl Attempt<'_> {
             return Err(Refusal::new(RefusalReason::SharedLocation, detail));
         }
         let now_ms = self.app.ports.clock.now_ms();
-        let from_ms = dropped.dropped_ms.saturating_add(self.app.settings.dropped_grace_ms);
-        if self.record.mode != Mode::DryRun && now_ms < from_ms {
-            let left_hours = from_ms.saturating_sub(now_ms).saturating_add(3_599_999).div_euclid(3_600_000);
-            let detail =
-                format!("its files may go in {left_hours} hours: so long a dropped table can be created again");
-            return Err(Refusal::new(RefusalReason::GracePeriod, detail));
+        if self.record.mode == Mode::DryRun {
+            return Ok(());
+        }
+        for table in around.iter().chain([dropped]) {
+            let from_ms = table.dropped_ms.saturating_add(self.app.settings.dropped_grace_ms);
+            if now_ms < from_ms {
+                let left_hours = from_ms.saturating_sub(now_ms).saturating_add(3_599_999).div_euclid(3_600_000);
+                let detail = format!(
+                    "what {}.{} left at {} may go in {left_hours} hours: so long a dropped table can be created again",
+                    table.database, table.name, table.location
+                );
+                return Err(Refusal::new(RefusalReason::GracePeriod, detail));
+            }
         }
         Ok(())
     }

@@ -43,6 +43,8 @@ pub(in crate::sweep) struct DroppedSource<'a> {
     metadata_folders: BTreeSet<Location>,
     partition_names: BTreeSet<String>,
     uuid: Option<String>,
+    /// Whether the metadata file was read that the catalog pointed to; not known of an earlier slice.
+    is_pointed: bool,
 }
 
 impl<'a> DroppedSource<'a> {
@@ -73,6 +75,7 @@ impl<'a> DroppedSource<'a> {
             metadata_folders,
             partition_names: BTreeSet::new(),
             uuid: None,
+            is_pointed: false,
         })
     }
 
@@ -104,6 +107,7 @@ impl ReferenceSource for DroppedSource<'_> {
         self.check_dropped().await?;
         if let Some(metadata) = self.load_pointed().await? {
             metadata.check_gc_enabled()?;
+            self.is_pointed = true;
             self.partition_names.extend(metadata.partition_names);
             self.uuid = metadata.table_uuid;
         }
@@ -149,7 +153,18 @@ impl ReferenceSource for DroppedSource<'_> {
                 Err(IcebergError::Unreadable { .. } | IcebergError::Missing { .. }) => continue,
                 Err(error) => return Err(error.into()),
             };
-            let Some(uuid) = metadata.table_uuid else { continue };
+            // The pointed one, if it is there, has the last word; of what was before it any may have had it.
+            if !self.is_pointed {
+                metadata.check_gc_enabled()?;
+            }
+            let Some(uuid) = metadata.table_uuid else {
+                if self.entry.format() == Ok(TableFormat::Iceberg { pointer: at.clone() }) {
+                    continue;
+                }
+                let detail =
+                    format!("{at} says no table uuid, so whether it belongs to the dropped table is not known");
+                return Err(Refusal::new(RefusalReason::ForeignTableUuid, detail).into());
+            };
             match &self.uuid {
                 Some(ours) if !ours.eq_ignore_ascii_case(&uuid) => {
                     let detail = format!("{at} belongs to table uuid {uuid}, and the dropped table is {ours}");

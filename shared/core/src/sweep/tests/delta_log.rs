@@ -158,6 +158,23 @@ async fn change_files_stay_also_when_the_feed_was_switched_off() {
 }
 
 #[tokio::test]
+async fn an_old_checkpoint_shows_that_no_young_commit_is_gone() {
+    let lake = Lake::new();
+    let kit = table(&lake, json!({})).await;
+    let change = "wh/t/_change_data/c.parquet";
+    lake.put(change, "x").await;
+    let snapshot = snapshot::load(&*lake.world.ports.objects, &kit.root, None).await.unwrap();
+    kit.checkpoint(&snapshot).await;
+    let commits = lake.keys().into_iter().filter(|key| key.contains("_delta_log/") && key.ends_with(".json"));
+    for key in commits.collect::<Vec<_>>() {
+        crate::store::Objects::delete(lake.world.objects.as_ref(), &at(&key), None).await.unwrap();
+    }
+    assert_eq!(outcome(&lake).await, refused(RefusalReason::MetadataIncomplete));
+    lake.days(8);
+    assert_eq!(outcome(&lake).await, (None, [ORPHAN, change].map(str::to_owned).into()));
+}
+
+#[tokio::test]
 async fn doubled_slashes_are_one_key_for_some_and_another_for_others() {
     let lake = Lake::new();
     let kit = table(&lake, json!({})).await;

@@ -117,6 +117,25 @@ async fn what_a_dropped_delta_table_left_goes_after_a_while_and_when_asked_for()
 }
 
 #[tokio::test]
+async fn whoever_was_dropped_last_at_a_place_or_in_it_has_the_whole_time() {
+    for place in ["wh/d", "wh/d/sub"] {
+        let lake = lake().await;
+        let id = dropped_delta(&lake).await;
+        lake.days(6);
+        register(&lake, "later", place, json!({"spark.sql.sources.provider": "delta"})).await;
+        drop_table(&lake.app.ports, "cat", "later").await.unwrap();
+        lake.days(2);
+        let before = lake.keys();
+        let refused = remove(&lake, &id).await.unwrap();
+        assert_eq!((refused.state, refused.reason.as_deref()), (RunState::Failed, Some("grace_period")), "{refused:?}");
+        assert!(refused.error.as_deref().unwrap_or_default().contains("cat.later"), "{refused:?}");
+        assert_eq!(lake.keys(), before, "{place}");
+        lake.days(5);
+        assert_eq!(remove(&lake, &id).await.unwrap().state, RunState::Completed, "{place}");
+    }
+}
+
+#[tokio::test]
 async fn an_iceberg_table_goes_with_its_metadata_and_is_forgotten() {
     let lake = lake().await;
     let mut table = Iceberg::create_at(&lake, "i", "wh/i", 2).await;

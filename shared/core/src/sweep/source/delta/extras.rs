@@ -78,7 +78,13 @@ impl DeltaSource<'_> {
         let cut_off_ms = self.now_ms.saturating_sub(retention_ms.max(self.asked_retention_ms));
         let is_recent = |entry: &LogEntry| entry.last_modified_ms >= cut_off_ms;
         let first = listing.commits().next();
-        if first.is_none_or(|(version, entry)| version > Version(0) && is_recent(entry)) {
+        let gone_below = first.map_or(listing.latest().next(), |(version, _)| version);
+        // A checkpoint is younger than the commits that it holds.
+        let are_old = listing.entries.iter().any(|entry| {
+            entry.name.checkpoint().is_some_and(|version| version.next() >= gone_below) && !is_recent(entry)
+        });
+        let are_all_there = first.is_some_and(|(version, entry)| version <= Version(0) || !is_recent(entry));
+        if !are_all_there && !are_old {
             let detail = format!(
                 "commits that may be younger than the retention are gone from the log of {}, so which files of its change \
                  feed they name is not known",
