@@ -14,6 +14,9 @@ use crate::sweep::report::{Kind, ReportWriter, restored_line};
 use crate::sweep::undo::{self, Kept, Quarantine, Removal, Undone};
 use crate::sweep::{Refusal, RefusalReason, SweepError, TableEntry};
 
+/// A removal, the run that made it, and what became of undoing it.
+type Attempted = (String, Removal, Result<Undone, StoreError>);
+
 /// Files that are brought back before it is written down how far the run is.
 const BATCH: usize = 200;
 /// At the same time.
@@ -144,7 +147,7 @@ impl<'a> Attempt<'a> {
     async fn restore_each(&mut self, bucket: &str, some: Vec<(String, Removal)>) -> Result<(), SweepError> {
         let app = self.app;
         let objects = app.ports.objects.as_ref();
-        let mut asked: Vec<BoxFuture<'_, (String, Removal, Result<Undone, StoreError>)>> = Vec::new();
+        let mut asked: Vec<BoxFuture<'_, Attempted>> = Vec::new();
         for (run_id, removal) in some {
             asked.push(
                 async move {

@@ -150,10 +150,10 @@ async fn the_time_in_quarantine_ends_under_the_guards() {
     let is_over = Some(("delete".to_owned(), "quarantine_expired".to_owned()));
     assert_eq!(reason(Mode::DryRun).await, (waits.clone(), None));
     assert_eq!(reason(Mode::Ordinary).await, (waits, None));
-    assert_eq!(quarantined(&lake), [place.clone()]);
+    assert_eq!(quarantined(&lake), std::slice::from_ref(&place));
     lake.days(8);
     assert_eq!(reason(Mode::DryRun).await, (is_over.clone(), None));
-    assert_eq!(quarantined(&lake), [place.clone()], "a dry run deletes nothing");
+    assert_eq!(quarantined(&lake), std::slice::from_ref(&place), "a dry run deletes nothing");
     assert_eq!(reason(Mode::Ordinary).await, (is_over, Some(1)));
     assert_eq!(quarantined(&lake), Vec::<String>::new());
     let restored = lake.restore(json!({ "run": run.run_id })).await;
