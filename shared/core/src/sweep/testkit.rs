@@ -57,7 +57,10 @@ pub fn at(key: &str) -> ObjectKey {
 impl Lake {
     pub fn new() -> Self {
         let world = MemoryWorld::new(START_MS);
-        let app = App::new(world.ports.clone(), Settings::default());
+        // Deletes are for good here, except where a test is about undoing them.
+        let mut settings = Settings::default();
+        settings.undo.hours = 0;
+        let app = App::new(world.ports.clone(), settings);
         Self { world, app, directory: Arc::default() }
     }
 
@@ -560,6 +563,26 @@ impl<W: Watch> ReadObjects for W {
 
 #[async_trait]
 impl<W: Watch> Objects for W {
+    async fn create_copy(&self, from: &ObjectKey, etag: &ETag, to: &ObjectKey) -> Result<ETag, ObjectError> {
+        self.before("create_copy").await;
+        self.objects().create_copy(from, etag, to).await
+    }
+
+    async fn versioning(&self, bucket: &str) -> Result<Versioning, ObjectError> {
+        self.before("versioning").await;
+        self.objects().versioning(bucket).await
+    }
+
+    async fn list_versions(&self, request: &VersionRequest) -> Result<VersionPage, ObjectError> {
+        self.before("list_versions").await;
+        self.objects().list_versions(request).await
+    }
+
+    async fn delete_version(&self, at: &ObjectKey, id: &VersionId) -> Result<(), ObjectError> {
+        self.before("delete_version").await;
+        self.objects().delete_version(at, id).await
+    }
+
     async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
         self.before("put").await;
         self.objects().put(at, bytes, options).await
@@ -599,7 +622,7 @@ impl Watch for Slow {
     async fn before(&self, request: &'static str) {
         match request {
             "head" => self.clock.advance_ms(self.head_ms),
-            "copy" | "delete" => {}
+            "copy" | "create_copy" | "delete" => {}
             _ => self.clock.advance_ms(self.step_ms),
         }
     }

@@ -26,4 +26,5 @@ mod sightings;
 mod slices;
 mod stores;
 mod strangers;
+mod undo;
 mod unmarked;
