@@ -8,8 +8,8 @@ use super::packed::Pack;
 use super::reading::Reading;
 use super::{Loaded, Moment, ReferenceSource, Role, SourceContext};
 use crate::iceberg::{
-    FlinkCommit, IcebergError, ManifestRef, Named, Reachable, TableMetadata, head_named, load_attempt, load_manifest,
-    load_metadata,
+    Counted, FlinkCommit, IcebergError, ManifestRef, Named, Reachable, TableMetadata, head_named, load_attempt,
+    load_manifest, load_metadata,
 };
 use crate::location::Location;
 use crate::ports::Ports;
@@ -392,7 +392,7 @@ struct Saved {
     before: Option<StateMark>,
     walked: Vec<(String, String)>,
     #[serde(default)]
-    counted: Vec<(String, String, u64)>,
+    counted: Vec<(String, String, Counted)>,
     data_folders: Vec<(String, String)>,
     metadata_folders: Vec<(String, String)>,
     partition_names: BTreeSet<String>,
@@ -454,7 +454,7 @@ impl ReferenceSource for IcebergSource<'_> {
             is_loading: self.is_loading,
             before: self.before.clone(),
             walked,
-            counted: self.reachable.counted().into_iter().map(|(at, live)| (at.bucket, at.key, live)).collect(),
+            counted: self.reachable.counted().into_iter().map(|(at, counted)| (at.bucket, at.key, counted)).collect(),
             data_folders: pairs(&self.data_folders),
             metadata_folders: pairs(&self.metadata_folders),
             partition_names: self.partition_names.clone(),
@@ -467,7 +467,7 @@ impl ReferenceSource for IcebergSource<'_> {
         (self.is_loading, self.before) = (saved.is_loading, saved.before);
         self.reachable = Reachable::having_walked(
             saved.walked.into_iter().map(|(bucket, key)| ObjectKey { bucket, key }),
-            saved.counted.into_iter().map(|(bucket, key, live)| (ObjectKey { bucket, key }, live)),
+            saved.counted.into_iter().map(|(bucket, key, counted)| (ObjectKey { bucket, key }, counted)),
         );
         self.data_folders = folders(saved.data_folders);
         self.metadata_folders = folders(saved.metadata_folders);
