@@ -7,6 +7,7 @@ mod delta;
 mod delta_log;
 mod dropped;
 mod elsewhere;
+mod feeds;
 mod fixtures;
 mod guards;
 mod interleaving;
