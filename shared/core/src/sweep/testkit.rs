@@ -643,3 +643,19 @@ pub fn counts(record: &items::RunRecord) -> BTreeMap<&str, i64> {
 pub fn advance(clock: &ManualClock, seconds: i64) {
     clock.advance_ms(seconds * 1000);
 }
+
+/// The objects of the test kit, with a look at the hook right before a batch goes as well.
+pub struct UpToTheLast(pub Arc<Hooked>);
+
+#[async_trait]
+impl Watch for UpToTheLast {
+    fn objects(&self) -> &MemoryObjects {
+        &self.0.objects
+    }
+
+    async fn before(&self, request: &'static str) {
+        if matches!(request, "get" | "head" | "list" | "delete_batch") {
+            self.0.hook.tick(request).await;
+        }
+    }
+}

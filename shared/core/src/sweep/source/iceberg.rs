@@ -17,6 +17,7 @@ use crate::store::ObjectKey;
 use crate::sweep::delays::Delays;
 use crate::sweep::flink::TempManifest;
 use crate::sweep::guards::NameRules;
+use crate::sweep::items::LeaseFence;
 use crate::sweep::refs::{Held, References, exact_hash};
 use crate::sweep::survey::{MetadataFile, OwnSigns, Survey, list_below};
 use crate::sweep::{Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
@@ -45,6 +46,7 @@ pub struct IcebergSource<'a> {
     directory: &'a dyn TableDirectory,
     entry: TableEntry,
     role: Role,
+    run_id: String,
     now_ms: i64,
     pointer: ObjectKey,
     metadata: Option<TableMetadata>,
@@ -83,6 +85,7 @@ impl<'a> IcebergSource<'a> {
             directory,
             entry: entry.clone(),
             role: context.role,
+            run_id: context.run_id.to_owned(),
             now_ms: context.now_ms,
             pointer,
             metadata: None,
@@ -114,6 +117,10 @@ impl<'a> IcebergSource<'a> {
             TableFormat::Iceberg { pointer } => Ok(pointer),
             _ => Err(unknown(format!("{} is no Iceberg table any more", self.entry)).into()),
         }
+    }
+
+    fn lease_fence(&self, expires_at_ms: i64) -> LeaseFence {
+        LeaseFence { table_id: self.entry.id.clone(), expires_at_ms, run_id: self.run_id.clone() }
     }
 
     /// Reads the state at `pointer` and adds what it names.
@@ -604,12 +611,19 @@ impl ReferenceSource for IcebergSource<'_> {
 
     /// Iceberg commits do not pass through this product, so there is nobody who would wait: the pointer read after the
     /// fence, and If-Match, are what protects.
-    async fn fence(&mut self, _epoch: i64, _expires_at_ms: i64) -> Result<(), SweepError> {
-        Ok(())
+    /// Commits wait for the fence of leases, which the run puts for tables of its place. This is for the others.
+    async fn fence(&mut self, _epoch: i64, expires_at_ms: i64) -> Result<(), SweepError> {
+        if self.role == Role::Own {
+            return Ok(());
+        }
+        self.lease_fence(expires_at_ms).put(self.ports.items.as_ref(), self.ports.clock.now_ms()).await
     }
 
     async fn clear_fence(&mut self) -> Result<(), SweepError> {
-        Ok(())
+        if self.role == Role::Own {
+            return Ok(());
+        }
+        self.lease_fence(0).clear(self.ports.items.as_ref()).await
     }
 }
 
