@@ -296,3 +296,26 @@ async fn a_missing_file_costs_no_search_unless_it_hides_behind_a_marker() {
 fn versions_of(at: &ObjectKey) -> VersionRequest {
     VersionRequest { bucket: at.bucket.clone(), prefix: at.key.clone(), after: None, max_keys: 10 }
 }
+
+#[tokio::test]
+async fn a_search_that_would_be_too_long_is_said_to_be() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    let objects = &kit.table.world.objects;
+    let table_id = in_catalog(&kit).await;
+    objects.set_versioning("lake", Versioning::Enabled);
+    let add = kit.file("late.parquet").await;
+    report_of(&kit, &table_id, "0000000000001-r", &json!({"key": "wh/t/o-0", "outcome": "deleted"})).await;
+    let run = RunRecord::load(&*kit.table.world.items, &table_id, "0000000000001-r").await.unwrap().unwrap();
+    for number in 1..100 {
+        let at = part_key(&kit.app.settings.reports, &run, Part::Outcomes { number });
+        objects.put(&at, "{}\n".into(), &PutOptions::default()).await.unwrap();
+    }
+    // Somebody's, and it takes all parts to say so.
+    objects.delete(&late(), None).await.unwrap();
+    let before = objects.object_usage();
+    let verdict = kit.propose(1, 1, &[add, append_info()]).await;
+    let used = objects.object_usage().since(&before);
+    assert_eq!(short(&verdict), "rejected InvalidCommitException FILE_MISSING");
+    assert!(verdict.refusal().unwrap().message.contains("restore --key"), "{verdict:?}");
+    assert!(used.gets < 80, "{}", used.gets);
+}
