@@ -208,7 +208,8 @@ pub async fn restore_copy(
     }
 }
 
-/// Removes the delete marker that hides exactly this object (or, without a tag, whatever object), if nothing came since: one LIST of versions and one DELETE.
+/// Removes the delete marker that hides exactly this object (or, without a tag, whatever object), if nothing came since:
+/// one LIST of versions and one DELETE.
 ///
 /// # Errors
 /// A store that does not answer.
