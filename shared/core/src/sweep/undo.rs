@@ -6,15 +6,19 @@
 
 use serde_json::Value;
 
+use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::location::Location;
 use crate::ports::{App, Settings};
 use crate::store::{
-    ETag, GetOptions, ListRequest, ObjectError, ObjectKey, Objects, StoreError, StoreErrorKind, VersionId,
+    ETag, GetOptions, ListRequest, ObjectError, ObjectKey, Objects, StoreError, StoreErrorKind, VersionId, VersionMark,
     VersionRequest, VersionState, Versioning,
 };
-use crate::sweep::SweepError;
 use crate::sweep::items::RunRecord;
 use crate::sweep::report::{Part, part_key};
+use crate::sweep::{RefusalReason, SweepError};
+
+/// How far the clocks of the store and of runs may be apart.
+const CLOCKS_APART_MS: i64 = 300_000;
 
 /// Name of what became of an orphan that lies in quarantine now.
 pub const QUARANTINED: &str = "quarantined";
@@ -87,8 +91,18 @@ impl Quarantine {
 /// Where a file is that a run took away, by the run's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
-    Quarantine { place: String, etag: ETag },
-    Marker { id: VersionId, etag: ETag },
+    Quarantine {
+        place: String,
+        etag: ETag,
+    },
+    Marker {
+        id: VersionId,
+        etag: ETag,
+    },
+    /// Behind a marker that no report names; whatever the newest object below it is.
+    Unreported {
+        id: VersionId,
+    },
     Nowhere,
 }
 
@@ -194,7 +208,8 @@ pub async fn restore_copy(
     }
 }
 
-/// Removes the delete marker that hides exactly this object, if nothing came since: one LIST of versions and one DELETE.
+/// Removes the delete marker that hides exactly this object (or, without a tag, whatever object), if nothing came since:
+/// one LIST of versions and one DELETE.
 ///
 /// # Errors
 /// A store that does not answer.
@@ -202,7 +217,7 @@ pub async fn restore_marker(
     objects: &dyn Objects,
     at: &ObjectKey,
     marker: &VersionId,
-    etag: &ETag,
+    etag: Option<&ETag>,
 ) -> Result<Undone, StoreError> {
     let request = VersionRequest { bucket: at.bucket.clone(), prefix: at.key.clone(), after: None, max_keys: 2 };
     let page = match objects.list_versions(&request).await {
@@ -212,8 +227,9 @@ pub async fn restore_marker(
     let mut versions = page.versions.iter().filter(|version| version.key == at.key);
     let (newest, hidden) = (versions.next(), versions.next());
     let is_ours = newest.is_some_and(|one| one.id == *marker && one.state == VersionState::DeleteMarker);
-    let is_same =
-        hidden.is_some_and(|one| matches!(&one.state, VersionState::Object { etag: found, .. } if found == etag));
+    let is_same = hidden.is_some_and(
+        |one| matches!(&one.state, VersionState::Object { etag: found, .. } if etag.is_none_or(|etag| found == etag)),
+    );
     match newest.map(|one| &one.state) {
         Some(VersionState::Object { .. }) => Ok(Undone::Exists),
         // Whoever puts an object here now puts it above the marker: removing that changes nothing for it.
@@ -235,7 +251,8 @@ pub async fn restore(objects: &dyn Objects, bucket: &str, removal: &Removal) -> 
         Kept::Quarantine { place, etag } => {
             restore_copy(objects, &ObjectKey::new(bucket, place.clone()), etag, &at).await
         }
-        Kept::Marker { id, etag } => restore_marker(objects, &at, id, etag).await,
+        Kept::Marker { id, etag } => restore_marker(objects, &at, id, Some(etag)).await,
+        Kept::Unreported { id } => restore_marker(objects, &at, id, None).await,
         Kept::Nowhere => match exists(objects, &at).await {
             Ok(true) => Ok(Undone::Exists),
             Ok(false) => Ok(Undone::NotRecoverable),
@@ -258,6 +275,57 @@ pub async fn removals(app: &App, run: &RunRecord, number: i64) -> Result<Vec<Rem
     Ok(values.filter_map(|line| Removal::parse(&line)).collect())
 }
 
+/// A run of which a worker died, so that its report may lack what that worker deleted last; and when it was at work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutShort {
+    pub run_id: String,
+    from_ms: i64,
+    to_ms: i64,
+}
+
+/// Runs among these that deleted and lost a worker, or of which nobody knows how they ended.
+pub fn cut_short(runs: &[RunRecord], now_ms: i64) -> Vec<CutShort> {
+    let lost = [RefusalReason::GaveUp, RefusalReason::StoreUnavailable].map(RefusalReason::as_str);
+    let is_cut = |run: &&RunRecord| {
+        let is_lost = run.reason.as_deref().is_some_and(|reason| lost.contains(&reason));
+        run.mode.deletes() && (run.lost_attempts > 0 || !run.state.is_final() || is_lost)
+    };
+    let time = |run: &RunRecord| {
+        Some(CutShort {
+            run_id: run.run_id.clone(),
+            from_ms: run.started_ms?.saturating_sub(CLOCKS_APART_MS),
+            to_ms: run.ended_ms.unwrap_or(now_ms).saturating_add(CLOCKS_APART_MS),
+        })
+    };
+    runs.iter().filter(is_cut).filter_map(time).collect()
+}
+
+/// Files behind delete markers that came while one of these runs was at work; one page, and where the next one begins. No
+/// report need name them, since the worker that deleted them ended before it could say so. Who else deletes at that very
+/// time cannot be told apart; nobody loses anything by getting a file back that is asked for.
+///
+/// # Errors
+/// A store that does not answer.
+pub async fn unreported(
+    objects: &dyn Objects,
+    bucket: &str,
+    prefix: &str,
+    after: Option<VersionMark>,
+    cut: &[CutShort],
+) -> Result<(Vec<(String, Removal)>, Option<VersionMark>), SweepError> {
+    let (bucket, prefix) = (bucket.to_owned(), prefix.to_owned());
+    let request = VersionRequest { bucket, prefix, after, max_keys: LIST_PAGE_MAX_KEYS };
+    let page = objects.list_versions(&request).await?;
+    let markers = page.versions.into_iter().filter(|one| one.is_latest && one.state == VersionState::DeleteMarker);
+    let found = markers.filter_map(|one| {
+        let run = cut.iter().find(|run| (run.from_ms..=run.to_ms).contains(&one.last_modified_ms))?;
+        // What the file's size was is seen when it is back.
+        let removal = Removal { key: one.key, size_bytes: 0, kept: Kept::Unreported { id: one.id } };
+        Some((run.run_id.clone(), removal))
+    });
+    Ok((found.collect(), page.next))
+}
+
 /// Whether a run may have taken files away.
 pub fn has_removed(run: &RunRecord) -> bool {
     run.report.outcomes > 0 && run.mode.deletes()
@@ -267,7 +335,7 @@ pub fn has_removed(run: &RunRecord) -> bool {
 /// the delete marker of a run on one of these tables. Answers those that were, and what stood in the way of others.
 ///
 /// Costs one LIST for each missing file that is in no quarantine, and, in a bucket with versions, one GET for each part of
-/// the reports of the tables' runs.
+/// the reports of the tables' runs; there, one LIST of versions for each file that none names, if a run lost a worker.
 ///
 /// # Errors
 /// A store that does not answer.
@@ -288,9 +356,11 @@ pub async fn recover(
     if objects.versioning(&bucket).await? != Versioning::Enabled {
         return Ok(found);
     }
+    let mut cut = Vec::new();
     for table_id in tables {
-        for run in RunRecord::load_all(app.ports.items.as_ref(), table_id).await?.iter().filter(|run| has_removed(run))
-        {
+        let runs = RunRecord::load_all(app.ports.items.as_ref(), table_id).await?;
+        cut.extend(cut_short(&runs, app.ports.clock.now_ms()));
+        for run in runs.iter().filter(|run| has_removed(run)) {
             for number in (0..run.report.outcomes).rev() {
                 if left.is_empty() {
                     return Ok(found);
@@ -307,6 +377,15 @@ pub async fn recover(
             }
         }
     }
+    for at in left.iter().filter(|at| !cut.is_empty() && at.bucket == bucket) {
+        let (hidden, _) = unreported(objects, &bucket, &at.key, None, &cut).await?;
+        // Byte order: what has this very key comes first.
+        let Some((_, removal)) = hidden.into_iter().find(|(_, removal)| removal.key == at.key) else { continue };
+        let undone = restore(objects, &bucket, &removal).await?;
+        if undone != Undone::Gone {
+            found.push((at.clone(), undone));
+        }
+    }
     Ok(found)
 }
 
@@ -317,7 +396,7 @@ async fn newest_copy(app: &App, at: &ObjectKey) -> Result<Option<(ObjectKey, ETa
         bucket: at.bucket.clone(),
         prefix: quarantine.prefix(&format!("{}/", at.key)),
         start_after: None,
-        max_keys: crate::limits::LIST_PAGE_MAX_KEYS,
+        max_keys: LIST_PAGE_MAX_KEYS,
     };
     let page = app.ports.objects.list(&request).await?;
     let copies =

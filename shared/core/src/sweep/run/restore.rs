@@ -8,8 +8,9 @@ use futures::{FutureExt, StreamExt, stream};
 
 use super::attempt::Attempt;
 use crate::limits::LIST_PAGE_MAX_KEYS;
-use crate::store::{ListRequest, StoreError};
-use crate::sweep::items::{RestoreAsk, RestoreCursor, RunRecord, Tally};
+use crate::location::Location;
+use crate::store::{Condition, ListRequest, ObjectKey, StoreError, VersionId, VersionMark, Versioning, WriteError};
+use crate::sweep::items::{RestoreAsk, RestoreCursor, RunRecord, Tally, WriterLease};
 use crate::sweep::report::{Kind, ReportWriter, restored_line};
 use crate::sweep::undo::{self, Kept, Quarantine, Removal, Undone};
 use crate::sweep::{Refusal, RefusalReason, SweepError, TableEntry};
@@ -43,7 +44,7 @@ impl<'a> Attempt<'a> {
         }
         let quarantine = Quarantine::of(&self.app.settings, &bucket);
         let wanted = ask.key.clone().or_else(|| ask.prefix.clone()).unwrap_or_else(|| table.key_prefix());
-        loop {
+        while !cursor.is_quarantine_done {
             self.check_restore().await?;
             let request = ListRequest {
                 bucket: bucket.clone(),
@@ -67,11 +68,72 @@ impl<'a> Attempt<'a> {
             found.sort_by(|(left_run, left), (right_run, right)| (&left.key, right_run).cmp(&(&right.key, left_run)));
             self.restore_some(&bucket, found).await?;
             cursor.listed = last.or(cursor.listed);
+            cursor.is_quarantine_done = !page.truncated;
             self.save_cursor(&cursor).await?;
-            if !page.truncated {
-                return Ok(());
+        }
+        self.restore_unreported(&ask, &table, &wanted, &mut cursor).await
+    }
+
+    /// Files behind delete markers that no report names ([`undo::unreported`]).
+    async fn restore_unreported(
+        &mut self,
+        ask: &RestoreAsk,
+        table: &Location,
+        wanted: &str,
+        cursor: &mut RestoreCursor,
+    ) -> Result<(), SweepError> {
+        let app = self.app;
+        let objects = app.ports.objects.as_ref();
+        let runs = RunRecord::load_all(app.ports.items.as_ref(), &self.record.table_id).await?;
+        let mut cut = undo::cut_short(&runs, app.ports.clock.now_ms());
+        cut.retain(|run| ask.run.as_ref().is_none_or(|wanted| *wanted == run.run_id));
+        if cut.is_empty() || objects.versioning(&table.bucket).await? != Versioning::Enabled {
+            return Ok(());
+        }
+        loop {
+            self.check_restore().await?;
+            let after = cursor.version.clone().map(|(key, id)| VersionMark { key, id: id.map(VersionId) });
+            let (mut found, next) = undo::unreported(objects, &table.bucket, wanted, after, &cut).await?;
+            found.retain(|(_, removal)| {
+                let at = ObjectKey::new(table.bucket.clone(), removal.key.clone());
+                ask.wants(&removal.key) && table.relative(&at).is_some()
+            });
+            for batch in found.chunks(BATCH) {
+                self.check_restore().await?;
+                self.restore_some(&table.bucket, batch.to_vec()).await?;
+            }
+            let Some(next) = next else { return Ok(()) };
+            cursor.version = Some((next.key, next.id.map(|id| id.0)));
+            self.save_cursor(cursor).await?;
+        }
+    }
+
+    /// A file that comes back from behind a marker is as old as it was, and an orphan still: it is announced as a writer
+    /// would, so that no run takes it for one retention.
+    async fn announce(&self, bucket: &str, some: &[(String, Removal)]) -> Result<(), SweepError> {
+        let is_old = |kept: &Kept| matches!(kept, Kept::Marker { .. } | Kept::Unreported { .. });
+        let old = some.iter().filter(|(_, removal)| is_old(&removal.kept));
+        let keys: Vec<ObjectKey> = old.map(|(_, removal)| ObjectKey::new(bucket, removal.key.clone())).collect();
+        let (ids, now_ms) = (self.app.ports.ids.as_ref(), self.app.ports.clock.now_ms());
+        for keys in keys.chunks(BATCH) {
+            let lease = WriterLease {
+                table_id: self.record.table_id.clone(),
+                lease_id: format!("restored-{}", ids.uuid().simple()),
+                holder: Some(format!("restored by run {}", self.record.run_id)),
+                prefixes: Vec::new(),
+                keys: keys.to_vec(),
+                granted_ms: now_ms,
+                // What has run out protects for one more retention, and is forgotten by itself.
+                expires_at_ms: now_ms,
+                revision: ids.uuid().simple().to_string(),
+            };
+            let key = WriterLease::key(&lease.table_id, &lease.lease_id);
+            match self.app.ports.items.put(&key, lease.encode(), Condition::Absent).await {
+                Ok(()) | Err(WriteError::ConditionFailed { .. }) => {}
+                Err(WriteError::Store(error)) => return Err(error.into()),
             }
         }
+        Ok(())
     }
 
     async fn check_restore(&mut self) -> Result<(), SweepError> {
@@ -99,7 +161,8 @@ impl<'a> Attempt<'a> {
             Some(run) => RunRecord::load(items, &self.record.table_id, run).await?.into_iter().collect(),
             None => RunRecord::load_all(items, &self.record.table_id).await?,
         };
-        if ask.run.is_some() && runs.is_empty() {
+        // What is known of a dropped table's runs may be gone; its files in quarantine say themselves which one took them.
+        if ask.run.is_some() && runs.is_empty() && self.dropped.is_none() {
             let detail = format!("there is no run {}", ask.run.clone().unwrap_or_default());
             return Err(Refusal::new(RefusalReason::ProgressLost, detail).into());
         }
@@ -131,6 +194,7 @@ impl<'a> Attempt<'a> {
     /// Brings files back and says what became of each. Answers how many there were.
     async fn restore_some(&mut self, bucket: &str, some: Vec<(String, Removal)>) -> Result<i64, SweepError> {
         let count = i64::try_from(some.len()).unwrap_or(i64::MAX);
+        self.announce(bucket, &some).await?;
         // Where a file is meant twice, the first is the one that comes back.
         let (mut keys, mut again) = (HashSet::new(), Vec::new());
         let mut first = Vec::new();

@@ -3,6 +3,7 @@
 mod audited;
 mod commits;
 mod comparing;
+mod damage;
 mod deleting;
 mod delta;
 mod delta_log;

@@ -225,3 +225,166 @@ async fn a_restore_in_slices_is_a_restore_in_one() {
     let after: Vec<String> = lake.keys().into_iter().filter(|key| key.starts_with("wh/t/data/")).collect();
     assert_eq!((after, quarantined(&lake)), (before, Vec::new()));
 }
+
+#[tokio::test]
+async fn what_comes_back_from_behind_a_marker_is_left_for_one_retention() {
+    let lake = lake(Versioning::Enabled);
+    let (_, orphan) = with_old_orphan(&lake).await;
+    let run = lake.sweep("t", Mode::Ordinary).await;
+    lake.restore(json!({ "run": run.run_id })).await;
+    for days in [0, 2] {
+        lake.days(days);
+        let next = lake.sweep("t", Mode::Ordinary).await;
+        assert!(lake.keys().contains(&orphan), "after {days} days");
+        assert_eq!(lake.decisions(&next).await[&orphan].0, "keep");
+    }
+    // Nobody has named it since; what announced it is forgotten.
+    lake.days(2);
+    lake.sweep("t", Mode::Ordinary).await;
+    assert!(!lake.keys().contains(&orphan));
+    let leases = crate::sweep::items::WriterLease::load_all(lake.world.items.as_ref(), "id-t").await.unwrap();
+    assert_eq!(leases, Vec::new());
+}
+
+#[tokio::test]
+async fn whatever_a_worker_deleted_before_it_died_can_come_back() {
+    let (mut deleted, mut unreported) = (0, 0);
+    for calls in 0.. {
+        let lake = lake(Versioning::Enabled);
+        let (_, orphan) = with_old_orphan(&lake).await;
+        let request = lake.start("t", Mode::Ordinary).await;
+        lake.world.faults.forget_calls();
+        lake.world.faults.crash_after(calls);
+        let _ = lake.run(&request).await;
+        lake.world.faults.revive();
+        let is_whole = u64::try_from(lake.world.faults.calls().len()).unwrap() <= calls;
+        let was_deleted = !lake.keys().contains(&orphan);
+        lake.world.clock.advance_ms(crate::sweep::items::LEASE_MS);
+        // Another worker ends the run, or nobody does.
+        if calls % 2 == 0 {
+            lake.run(&request).await.unwrap();
+            assert!(!lake.keys().contains(&orphan));
+        }
+        if !lake.keys().contains(&orphan) {
+            let run = RunRecord::load(lake.world.items.as_ref(), "id-t", &request.run_id).await.unwrap().unwrap();
+            let ask = if calls % 3 == 0 { json!({ "key": orphan }) } else { json!({ "prefix": "wh/t/data/" }) };
+            let told = run.state.is_final() && lake.outcomes(&run).await.iter().any(|(key, _)| *key == orphan);
+            let restored = lake.restore(ask).await;
+            assert_eq!(restored.state, RunState::Completed, "{:?}", restored.error);
+            assert!(lake.keys().contains(&orphan), "after {calls} calls: {:?}", lake.outcomes(&restored).await);
+            deleted += i32::from(was_deleted);
+            unreported += i32::from(was_deleted && !told);
+        }
+        if is_whole {
+            break;
+        }
+    }
+    assert!(deleted >= 3 && unreported >= 1, "{deleted} {unreported}");
+}
+
+/// The marker of somebody else, made when no run was at work, stays.
+#[tokio::test]
+async fn markers_that_no_run_can_have_made_stay() {
+    let lake = lake(Versioning::Enabled);
+    let (table, orphan) = with_old_orphan(&lake).await;
+    let other = table.data("deleted-by-hand.parquet").await;
+    lake.world.objects.delete(&at(&other), None).await.unwrap();
+    lake.days(1);
+    let request = lake.start("t", Mode::Ordinary).await;
+    lake.world.faults.forget_calls();
+    lake.world.faults.crash_after(20);
+    let _ = lake.run(&request).await;
+    lake.world.faults.revive();
+    lake.world.clock.advance_ms(crate::sweep::items::LEASE_MS);
+    lake.run(&request).await.unwrap();
+    let before = lake.world.objects.object_usage();
+    let restored = lake.restore(json!({ "prefix": "wh/t/" })).await;
+    let used = lake.world.objects.object_usage().since(&before);
+    assert_eq!(lake.outcomes(&restored).await, [(orphan.clone(), "restored".into())]);
+    assert!(!lake.keys().contains(&other) && lake.keys().contains(&orphan));
+    // One for the file that the report names; one page, since a worker of the run had died.
+    assert_eq!((used.version_lists, used.version_deletes), (2, 1));
+}
+
+#[tokio::test]
+async fn files_come_back_without_an_optimizer() {
+    for versioning in [Versioning::Off, Versioning::Enabled] {
+        let mut lake = lake(versioning);
+        let (_, orphan) = with_old_orphan(&lake).await;
+        let run = lake.sweep("t", Mode::Ordinary).await;
+        let input = json!({"CatalogId": "000000000000", "DatabaseName": "db", "TableName": "t",
+            "Type": "orphan_file_deletion"});
+        optimizer::delete(&lake.app, lake.directory.as_ref(), input).await.unwrap();
+        let restored = lake.restore(json!({ "run": run.run_id })).await;
+        assert_eq!((restored.state, lake.keys().contains(&orphan)), (RunState::Completed, true), "{versioning:?}");
+        // Nobody can be told of a run that waits nowhere: it is not entered.
+        lake.app.settings.sweep_dispatch = crate::ports::SweepDispatch::Inline;
+        let ask = json!({ "key": orphan });
+        let error = rest::restore_in(&lake.app, lake.directory.as_ref(), "db", "t", &ask).await.unwrap_err();
+        assert!(error.message.contains("create one first"), "{error}");
+        lake.app.settings.sweep_dispatch = crate::ports::SweepDispatch::Queue;
+        lake.world.faults.inject("send", 0, Fault::Before(StoreErrorKind::Unavailable));
+        let runs = RunRecord::load_all(lake.world.items.as_ref(), "id-t").await.unwrap().len();
+        assert!(rest::restore_in(&lake.app, lake.directory.as_ref(), "db", "t", &ask).await.is_err());
+        assert_eq!(RunRecord::load_all(lake.world.items.as_ref(), "id-t").await.unwrap().len(), runs);
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_fills_its_bucket_is_told_what_to_do() {
+    let lake = lake(Versioning::Off);
+    lake.delta("t", "", &crate::delta::testkit::creation_of("root", &[], json!({}))).await;
+    lake.optimize("t", json!({})).await;
+    advance(&lake.world.clock, 1);
+    lake.put("orphan.parquet", "x").await;
+    lake.days(9);
+    let run = lake.sweep("t", Mode::Ordinary).await;
+    assert_eq!(run.reason.as_deref(), Some("quarantine_overlap"), "{:?}", run.error);
+    let error = run.error.unwrap();
+    assert!(error.contains("no folder of the bucket is outside it") && error.contains("keep versions"), "{error}");
+    assert!(!error.contains("QUARANTINE_FOLDER"), "{error}");
+    // Both ways that it names are ways through.
+    lake.world.objects.set_versioning(BUCKET, Versioning::Enabled);
+    assert_eq!(lake.sweep("t", Mode::Ordinary).await.totals.deleted.count, 1);
+    lake.world.objects.set_versioning(BUCKET, Versioning::Suspended);
+    lake.put("another.parquet", "x").await;
+    lake.days(9);
+    lake.configure(json!({"undoInHours": 0})).await.unwrap();
+    let run = lake.sweep("t", Mode::Ordinary).await;
+    assert_eq!((run.reason.as_deref(), run.totals.deleted.count), (None, 1), "{:?}", run.error);
+}
+
+/// By a run that finds it referenced, and by whoever asks for the files of a commit.
+#[tokio::test]
+async fn a_file_that_no_report_names_comes_back_by_itself() {
+    let (mut by_run, mut by_commit) = (0, 0);
+    for calls in 20.. {
+        let lake = lake(Versioning::Enabled);
+        let (mut table, orphan) = with_old_orphan(&lake).await;
+        let request = lake.start("t", Mode::Ordinary).await;
+        lake.world.faults.forget_calls();
+        lake.world.faults.crash_after(calls);
+        let _ = lake.run(&request).await;
+        lake.world.faults.revive();
+        let is_whole = u64::try_from(lake.world.faults.calls().len()).unwrap() <= calls;
+        let was_deleted = !lake.keys().contains(&orphan);
+        lake.world.clock.advance_ms(crate::sweep::items::LEASE_MS);
+        if was_deleted && calls % 2 == 0 {
+            let found = undo::recover(&lake.app, &["id-t".to_owned()], &[at(&orphan)]).await.unwrap();
+            assert_eq!(found, [(at(&orphan), undo::Undone::Restored)], "after {calls} calls");
+            by_commit += 1;
+        } else if was_deleted {
+            lake.run(&request).await.unwrap();
+            table.commit(&[(1, 0, orphan.clone())]).await;
+            lake.days(1);
+            let run = lake.sweep("t", Mode::Ordinary).await;
+            assert_eq!(run.state, RunState::Completed, "{:?}", run.error);
+            assert!(lake.keys().contains(&orphan), "after {calls} calls: {:?}", run.facts.findings);
+            by_run += 1;
+        }
+        if is_whole {
+            break;
+        }
+    }
+    assert!(by_run >= 1 && by_commit >= 1, "{by_run} {by_commit}");
+}
