@@ -250,9 +250,28 @@ def test_only_the_functions_that_publish_are_exempt(back_door):
     roles = checker.of_type(TEMPLATE, "AWS::IAM::Role")
     publishers = {
         name for name, role in roles.items() for statement in checker.statements(role)
-        if "s3:PutObject" in statement["Action"] and reaches(statement, key, ["lake"])
+        if "s3:PutObject" in statement["Action"] and reaches(statement, key, ["lake"]) and not restores(statement)
     }
     assert publishers == {"CommitApiRole", "CommitValidatorRole"}
+
+
+def test_what_is_restored_is_copied_from_the_quarantine_alone():
+    roles = checker.of_type(TEMPLATE, "AWS::IAM::Role")
+    found = {}
+    for name, role in roles.items():
+        for statement in filter(restores, checker.statements(role)):
+            assert sorted(statement["Action"]) == ["s3:PutObject", "s3:PutObjectTagging"], name
+            (test,) = statement["Condition"].values()
+            (sources,) = test.values()
+            sources = evaluated(sources, {"LakeBuckets": ["lake", "pond"]})
+            assert sources == ["lake/lakewarden-quarantine/*", "pond/lakewarden-quarantine/*"], name
+            found[name] = found.get(name, 0) + 1
+    assert found == {"CommitApiRole": 1, "CommitValidatorRole": 1, "OrphanSweeperRole": 1}
+
+
+def restores(statement):
+    """Whether a statement allows nothing but copies of certain objects: nothing can be published by it."""
+    return "s3:x-amz-copy-source" in statement.get("Condition", {}).get("StringLike", {})
 
 
 def reaches(statement, key, buckets):

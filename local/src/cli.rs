@@ -81,6 +81,9 @@ pub struct ServeArgs {
     /// How long the files of a dropped table stay whatever is asked for, in hours.
     #[arg(long, value_name = "HOURS", default_value_t = 168, value_parser = clap::value_parser!(u32).range(24..))]
     pub dropped_grace_hours: u32,
+    /// How long what sweeps delete can come back in buckets that keep no versions, in hours; 0 deletes for good.
+    #[arg(long, value_name = "HOURS", default_value_t = 168)]
+    pub undo_hours: u32,
     /// What UpdatePartition with other Values does: move the partition, or refuse.
     #[arg(long, value_enum, default_value_t)]
     pub partition_moves: Moves,
@@ -362,6 +365,36 @@ pub struct SweepArgs {
 pub enum SweepOf {
     /// Files of tables that were dropped: list the tables, or remove what one of them left.
     Dropped(DroppedArgs),
+    /// Bring back what sweeps of a table took away. What has a key by now is left alone.
+    Restore(RestoreArgs),
+}
+
+/// What comes back: what all of these say.
+#[derive(Clone, Debug, Args)]
+#[command(group(clap::ArgGroup::new("what").required(true).multiple(true).args(["run", "prefix", "key"])))]
+pub struct RestoreArgs {
+    #[command(flatten)]
+    pub at: GatewayArgs,
+    pub database: String,
+    pub table: String,
+    /// What this run took away.
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+    /// Files whose keys (or S3 addresses) begin so.
+    #[arg(long, value_name = "PREFIX")]
+    pub prefix: Option<String>,
+    /// One file, by its key or S3 address.
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// Start it and do not wait for its end.
+    #[arg(long)]
+    pub detach: bool,
+    /// Print the run as JSON and nothing else.
+    #[arg(long)]
+    pub json: bool,
+    /// Region. [default: AWS_REGION, or the profile's]
+    #[arg(long)]
+    pub region: Option<String>,
 }
 
 /// Which dropped table.
@@ -475,6 +508,19 @@ mod tests {
             assert!(dropped(line).is_none(), "{line}");
         }
         assert!(parse("lakewarden sweep").is_err());
+    }
+
+    #[test]
+    fn a_restore_says_what_comes_back() {
+        let line = "lakewarden sweep restore shop orders --run r --prefix data/ --json";
+        let Some(Command::Sweep(SweepArgs { of: Some(SweepOf::Restore(args)), .. })) = parse(line).unwrap().command
+        else {
+            panic!()
+        };
+        assert_eq!((args.run.as_deref(), args.prefix.as_deref(), args.key), (Some("r"), Some("data/"), None));
+        for line in ["restore shop orders", "restore shop --run r"] {
+            assert!(parse(&format!("lakewarden sweep {line}")).is_err(), "{line}");
+        }
     }
 
     #[test]

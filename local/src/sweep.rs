@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::cli::{DroppedArgs, ExplainArgs, SweepArgs, SweepOf};
+use crate::cli::{DroppedArgs, ExplainArgs, RestoreArgs, SweepArgs, SweepOf};
 use crate::progress::Progress;
 use crate::register::Catalog;
 use crate::signed::{AwsAccess, CallError};
@@ -27,8 +27,10 @@ pub enum SweepCommandError {
 /// # Errors
 /// An API that does not answer or refuses, or a run that failed.
 pub async fn run(args: &SweepArgs) -> Result<(), SweepCommandError> {
-    if let Some(SweepOf::Dropped(args)) = &args.of {
-        return dropped(args).await;
+    match &args.of {
+        Some(SweepOf::Dropped(args)) => return dropped(args).await,
+        Some(SweepOf::Restore(args)) => return restore(args).await,
+        None => {}
     }
     let access = AwsAccess::load(None, args.region.as_deref()).await;
     let catalog = Catalog::open(&args.at.gateway, &access)?;
@@ -63,6 +65,23 @@ fn finish(run: &Value, is_json: bool) -> Result<(), SweepCommandError> {
         return Err(SweepCommandError::Failed(text(run, "error").to_owned()));
     }
     Ok(())
+}
+
+/// Brings back what runs took away, and follows that to its end.
+async fn restore(args: &RestoreArgs) -> Result<(), SweepCommandError> {
+    let access = AwsAccess::load(None, args.region.as_deref()).await;
+    let catalog = Catalog::open(&args.at.gateway, &access)?;
+    let table = (args.database.as_str(), args.table.as_str());
+    let mut body = json!({ "run": args.run, "prefix": args.prefix, "key": args.key });
+    if let Some(body) = body.as_object_mut() {
+        body.retain(|_, value| !value.is_null());
+    }
+    let queued = catalog.sweeps(Method::POST, table, &["restore-sweep"], Some(&body)).await?;
+    if args.detach {
+        say(args.json, &queued, || format!("{} is queued.", text(&queued, "run_id")));
+        return Ok(());
+    }
+    finish(&follow(&catalog, Of::Table(table), text(&queued, "run_id")).await?, args.json)
 }
 
 /// Whose runs.
@@ -258,9 +277,15 @@ fn closing(run: &Value) -> String {
         }
     };
     tallies("by_reason", "");
-    tallies("spared", "not deleted: ");
-    if let Some(deleted) = run.get("deleted").filter(|_| text(run, "mode") != "dry_run") {
-        lines.push(row("deleted", deleted));
+    tallies("spared", if text(run, "mode") == "restore" { "not restored: " } else { "not deleted: " });
+    if let Some(deleted) = run.get("deleted").filter(|_| !matches!(text(run, "mode"), "dry_run" | "restore")) {
+        let way = if text(run, "undo") == "quarantine" { "moved to quarantine" } else { "deleted" };
+        lines.push(row(way, deleted));
+    }
+    for member in ["expired", "restored"] {
+        if let Some(tally) = run.get(member).filter(|tally| tally.is_object()) {
+            lines.push(row(member, tally));
+        }
     }
     let reason = text(run, "reason");
     if !reason.is_empty() {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lakewarden_aws::{AwsParts, Clients, Connection, QueueUrls, SqsQueue, TableNames};
 use lakewarden_core::location::Location;
-use lakewarden_core::ports::{App, Settings, UnitySettings};
+use lakewarden_core::ports::{App, Settings, UndoSettings, UnitySettings};
 use lakewarden_core::predicate::Mode;
 use lakewarden_core::store::{Clock, QueueName, RandomIds, SystemClock};
 use serde_json::{Value, json};
@@ -344,6 +344,7 @@ async fn build_app(
         verdict_retention_ms: i64::from(args.verdict_retention_hours) * 60 * 60 * 1000,
         dropped_grace_ms: i64::from(args.dropped_grace_hours) * 60 * 60 * 1000,
         history_retention_ms: i64::from(args.history_retention_hours) * 60 * 60 * 1000,
+        undo: UndoSettings { hours: i64::from(args.undo_hours), ..UndoSettings::default() },
         partition_moves: args.partition_moves.into(),
         default_partition: if args.strict_default_partition { Mode::Strict } else { Mode::Lenient },
         max_partitions_per_table: args.max_partitions_per_table,

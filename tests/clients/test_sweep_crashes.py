@@ -15,6 +15,7 @@ from swept import Swept, decisions
 
 LIVE, NOTES, ORPHANS = 3, 800, 300
 PATIENCE_S = 180
+QUARANTINE = "lakewarden-quarantine/"
 # The lock of a dead worker runs out after two minutes.
 DOWN_MS = 180_000
 
@@ -120,7 +121,18 @@ def uninterrupted(crashing):
     run = crashing.finish(crashing.begin())
     assert (run["state"], run["deleted"]["count"], run["attempts"]) == ("completed", ORPHANS, 1), run
     assert crashing.swept.keys() == before
-    return {reason: tally for reason, tally in run["by_reason"].items() if reason != "orphan"}, list(crashing.gate.seen)
+    return kept(run), list(crashing.gate.seen)
+
+
+def kept(run):
+    """Reasons of files of the table that stay. What lies in quarantine grows with every test."""
+    return {reason: tally for reason, tally in run["by_reason"].items() if reason not in ("orphan", "quarantined", "quarantine_expired")}
+
+
+def set_aside(crashing, run_id):
+    """Where the files came from that a run moved to quarantine."""
+    copies = [key.rsplit("/", 2) for key in crashing.clients.objects(QUARANTINE)]
+    return [key.removeprefix(QUARANTINE) for key, _table, run in copies if run == run_id]
 
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda moment: "-".join(map(str, moment)).replace(" ", "_"))
@@ -143,13 +155,14 @@ def test_a_killed_run_comes_to_the_same_end(crashing, uninterrupted, moment):
     assert crashing.swept.keys() == before, "all orphans, and nothing else"
     # The second attempt judged what the first had left.
     judged = run["by_reason"].get("orphan", {"count": 0})["count"]
-    assert {reason: tally for reason, tally in run["by_reason"].items() if reason != "orphan"} == reasons
+    assert kept(run) == reasons
     assert judged >= ORPHANS - len(gone)
-    told = [line["key"] for line in crashing.swept.report(run_id) if line.get("outcome") == "deleted"]
+    told = [line["key"] for line in crashing.swept.report(run_id) if line.get("outcome") == "quarantined"]
     assert len(told) == len(set(told)) and set(told) <= orphans
     lost = orphans - set(told)
     assert lost <= gone, "of a batch whose answer was lost nothing is told"
     assert run["deleted"]["count"] <= ORPHANS
+    assert sorted(set_aside(crashing, run_id)) == sorted(orphans), "whatever was told, each can come back"
     listed = decisions(crashing.swept.report(run_id))
     assert {key for key, reason in listed.items() if reason == "orphan"} <= orphans
     assert sorted(crashing.clients.iceberg().load_table("sweeps.orders").scan().to_arrow()["id"].to_pylist()) == list(range(LIVE))

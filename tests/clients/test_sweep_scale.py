@@ -79,7 +79,7 @@ def test_hundreds_of_orphans_go_and_nothing_else(table):
     assert table.keys() == before
     assert ids(clients) == list(range(LIVE))
     outcomes = {line["key"]: line["outcome"] for line in table.report(run["run_id"]) if "outcome" in line}
-    assert outcomes == dict.fromkeys(orphans, "deleted")
+    assert outcomes == dict.fromkeys(orphans, "quarantined")
     # The page lies beside the lines, and loads nothing.
     page = stored(clients, run["page"])
     html = page["Body"].read().decode()
@@ -154,7 +154,7 @@ def test_a_run_can_be_watched(table, tmp_path):
         assert live["candidates"] <= len(orphans) and live["referenced"] <= run["by_reason"]["referenced"]["count"]
         assert live["listed"] <= run["listed"] and run["started_ms"] <= live["at_ms"] <= run["ended_ms"]
     # One line that is drawn again and again, and gone at the end; the table stays.
-    assert closing.startswith(f"ordinary {run_id} completed") and re.search(rf"deleted +{ORPHANS} ", closing), closing
+    assert closing.startswith(f"ordinary {run_id} completed") and re.search(rf"moved to quarantine +{ORPHANS} ", closing), closing
     for frame in filter(None, drawn.split("\r\x1b[2K")):
         assert re.search(r"\b(queued|running|" + "|".join(STAGES) + r")\b", frame), frame
     assert not drawn or drawn.endswith("\r\x1b[2K"), "nothing of the bar is left"

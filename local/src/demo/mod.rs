@@ -61,6 +61,7 @@ pub async fn run() -> Result<(), DemoError> {
         history_retention_hours: 168,
         verdict_retention_hours: 720,
         dropped_grace_hours: 168,
+        undo_hours: 168,
         partition_moves: Moves::default(),
         strict_default_partition: false,
         max_partitions_per_table: 20_000_000,

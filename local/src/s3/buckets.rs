@@ -28,9 +28,10 @@ pub(super) async fn create_bucket(
         .filter(|location| !location.is_empty());
     store
         .write(move |change| {
-            let created = change
-                .tx
-                .execute("INSERT OR IGNORE INTO bucket VALUES(?, ?, ?)", params![bucket, change.now_ms, location])?;
+            let created = change.tx.execute(
+                "INSERT OR IGNORE INTO bucket(name, created_ms, location) VALUES(?, ?, ?)",
+                params![bucket, change.now_ms, location],
+            )?;
             if created == 0 {
                 return Err(s3_error!(BucketAlreadyOwnedByYou, "You already own the bucket {bucket}").into());
             }
@@ -55,15 +56,6 @@ pub(super) async fn get_bucket_location(
 ) -> Result<S3Response<GetBucketLocationOutput>, Failure> {
     let location = location_of(store, request.input.bucket).await?;
     Ok(S3Response::new(GetBucketLocationOutput { location_constraint: location.map(BucketLocationConstraint::from) }))
-}
-
-/// An answer without a status: versioning was never enabled.
-pub(super) async fn get_bucket_versioning(
-    store: &Store,
-    request: S3Request<GetBucketVersioningInput>,
-) -> Result<S3Response<GetBucketVersioningOutput>, Failure> {
-    location_of(store, request.input.bucket).await?;
-    Ok(S3Response::new(GetBucketVersioningOutput::default()))
 }
 
 async fn location_of(store: &Store, bucket: String) -> Result<Option<String>, Failure> {
@@ -111,7 +103,7 @@ pub(super) async fn list_buckets(
     }))
 }
 
-/// Refused while it has objects. Uploads under way are given up with it.
+/// Refused while it has objects, versions or delete markers. Uploads under way are given up with it.
 pub(super) async fn delete_bucket(
     store: &Store,
     request: S3Request<DeleteBucketInput>,
@@ -120,7 +112,9 @@ pub(super) async fn delete_bucket(
     store
         .write(move |change| {
             need_bucket(&change.tx, &bucket)?;
-            if change.tx.prepare("SELECT 1 FROM object WHERE bucket = ? LIMIT 1")?.exists([&bucket])? {
+            let sql =
+                "SELECT 1 FROM object WHERE bucket = ?1 UNION ALL SELECT 1 FROM version WHERE bucket = ?1 LIMIT 1";
+            if change.tx.prepare(sql)?.exists([&bucket])? {
                 return Err(s3_error!(BucketNotEmpty, "The bucket you tried to delete is not empty").into());
             }
             let uploads = change

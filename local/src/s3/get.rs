@@ -9,8 +9,9 @@ use tokio_util::io::ReaderStream;
 use super::bodies::StoredBody;
 use super::checksums::set_checksums;
 use super::conditions::ReadCondition;
-use super::headers::{refuse, refuse_version, set_attributes, wire_etag, wire_size, wire_time};
-use super::rows::{ObjectRow, load_body, need_object};
+use super::headers::{refuse, set_attributes, wire_etag, wire_size, wire_time};
+use super::rows::{ObjectRow, load_body};
+use super::versions::{answered_version, need_version};
 use super::{Failure, Store};
 
 const READ_BUFFER_BYTES: usize = 128 * 1024;
@@ -32,14 +33,15 @@ pub(super) async fn open_body(
     store: &Store,
     bucket: &str,
     key: &str,
+    version: Option<&str>,
     choose: impl Fn(&ObjectRow) -> Result<Span<u64>, Failure>,
 ) -> Result<OpenBody, Failure> {
     let mut missing_blob = None;
     for _ in 0..REOPEN_MAX {
-        let (bucket, key) = (bucket.to_owned(), key.to_owned());
+        let (bucket, key, version) = (bucket.to_owned(), key.to_owned(), version.map(str::to_owned));
         let (row, body) = store
             .read(move |connection| {
-                let row = need_object(connection, &bucket, &key)?;
+                let row = need_version(connection, &bucket, &key, version.as_deref())?;
                 let body = load_body(connection, row.blob)?;
                 Ok((row, body))
             })
@@ -118,7 +120,6 @@ pub(super) async fn get_object(
     request: S3Request<GetObjectInput>,
 ) -> Result<S3Response<GetObjectOutput>, Failure> {
     let input = request.input;
-    refuse_version(input.version_id.as_deref())?;
     refuse("GetObject", &[("a customer key", input.sse_customer_algorithm.is_some())])?;
     let condition = ReadCondition {
         if_match: input.if_match,
@@ -126,11 +127,12 @@ pub(super) async fn get_object(
         if_modified_since: input.if_modified_since,
         if_unmodified_since: input.if_unmodified_since,
     };
-    let OpenBody { row, body, span } = open_body(store, &input.bucket, &input.key, |row| {
-        condition.check(row)?;
-        Ok(span_of(row, input.range, input.part_number)?)
-    })
-    .await?;
+    let OpenBody { row, body, span } =
+        open_body(store, &input.bucket, &input.key, input.version_id.as_deref(), |row| {
+            condition.check(row)?;
+            Ok(span_of(row, input.range, input.part_number)?)
+        })
+        .await?;
     let is_part = input.range.is_some() || input.part_number.is_some();
     let mut output = GetObjectOutput {
         body: Some(body),
@@ -139,6 +141,7 @@ pub(super) async fn get_object(
         accept_ranges: Some("bytes".to_owned()),
         e_tag: Some(wire_etag(&row.etag)),
         last_modified: Some(wire_time(row.modified_ms)),
+        version_id: answered_version(&row),
         parts_count: parts_count(&row, input.part_number),
         tag_count: i32::try_from(row.tags.len()).ok().filter(|count| *count > 0),
         ..Default::default()
@@ -163,9 +166,10 @@ pub(super) async fn head_object(
     request: S3Request<HeadObjectInput>,
 ) -> Result<S3Response<HeadObjectOutput>, Failure> {
     let input = request.input;
-    refuse_version(input.version_id.as_deref())?;
     refuse("HeadObject", &[("a customer key", input.sse_customer_algorithm.is_some())])?;
-    let row = store.read(move |connection| need_object(connection, &input.bucket, &input.key)).await?;
+    let version = input.version_id;
+    let row =
+        store.read(move |connection| need_version(connection, &input.bucket, &input.key, version.as_deref())).await?;
     ReadCondition {
         if_match: input.if_match,
         if_none_match: input.if_none_match,
@@ -181,6 +185,7 @@ pub(super) async fn head_object(
         accept_ranges: Some("bytes".to_owned()),
         e_tag: Some(wire_etag(&row.etag)),
         last_modified: Some(wire_time(row.modified_ms)),
+        version_id: answered_version(&row),
         parts_count: parts_count(&row, input.part_number),
         ..Default::default()
     };

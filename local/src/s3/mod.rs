@@ -13,10 +13,10 @@
 //! | `rows` | objects and buckets in SQLite |
 //! | `outbox` | events, kept until acknowledged |
 //! | `conditions`, `checksums`, `headers` | parts of a request |
-//! | `buckets`, `put`, `get`, `delete`, `listing`, `tagging`, `multipart`, `parts` | the operations |
+//! | `buckets`, `put`, `get`, `delete`, `listing`, `tagging`, `versions`, `multipart`, `parts` | the operations |
 //! | `service`, `server` | the list of operations; HTTP |
 //!
-//! What is not supported is refused with `NotImplemented` and its name: versioning, object lock, encryption with keys of
+//! What is not supported is refused with `NotImplemented` and its name: object lock, encryption with keys of
 //! the caller or of KMS, storage classes other than STANDARD, public ACLs, website redirects, appending writes.
 //! `expected-bucket-owner` and `request-payer` are ignored: there is one account.
 
@@ -41,6 +41,7 @@ mod store;
 mod tagging;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 pub use failure::{Failure, OpenError};
 pub use outbox::{Event, EventId};

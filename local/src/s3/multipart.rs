@@ -187,7 +187,7 @@ pub(super) async fn complete_multipart_upload(
         condition: WriteCondition { if_match: input.if_match, if_none_match: input.if_none_match },
         event: EventName::CreatedCompleteMultipartUpload,
     };
-    finish_upload(store, input.upload_id, chosen, new).await?;
+    output.version_id = finish_upload(store, input.upload_id, chosen, new).await?;
     Ok(S3Response::new(output))
 }
 
@@ -286,7 +286,12 @@ fn checksums_of(upload: &UploadRow, parts: &[PartRow], staged: &Staged) -> Resul
 }
 
 /// Puts the object in place of the upload, if the upload still has the parts that were concatenated.
-async fn finish_upload(store: &Store, upload: String, chosen: Vec<PartRow>, new: NewObject) -> Result<(), Failure> {
+async fn finish_upload(
+    store: &Store,
+    upload: String,
+    chosen: Vec<PartRow>,
+    new: NewObject,
+) -> Result<Option<String>, Failure> {
     store
         .write(move |change| {
             need_upload(&change.tx, &upload, &new.bucket, &new.key)?;
@@ -295,8 +300,9 @@ async fn finish_upload(store: &Store, upload: String, chosen: Vec<PartRow>, new:
             if let Some(part) = replaced {
                 return Err(s3_error!(InvalidPart, "Part {} was uploaded again meanwhile", part.number).into());
             }
-            change.put_object(new)?;
-            change.drop_upload(&upload)
+            let version = change.put_object(new)?;
+            change.drop_upload(&upload)?;
+            Ok(version)
         })
         .await
 }

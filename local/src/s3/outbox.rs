@@ -42,6 +42,7 @@ pub(super) enum EventName {
     CreatedCopy,
     CreatedCompleteMultipartUpload,
     RemovedDelete,
+    RemovedDeleteMarkerCreated,
 }
 
 impl EventName {
@@ -51,6 +52,7 @@ impl EventName {
             EventName::CreatedCopy => "ObjectCreated:Copy",
             EventName::CreatedCompleteMultipartUpload => "ObjectCreated:CompleteMultipartUpload",
             EventName::RemovedDelete => "ObjectRemoved:Delete",
+            EventName::RemovedDeleteMarkerCreated => "ObjectRemoved:DeleteMarkerCreated",
         }
     }
 }

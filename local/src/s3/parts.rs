@@ -157,7 +157,7 @@ pub(super) async fn upload_part_copy(
         if_modified_since: input.copy_source_if_modified_since,
         if_unmodified_since: input.copy_source_if_unmodified_since,
     };
-    let source = open_body(store, from_bucket, from_key, |row| {
+    let source = open_body(store, from_bucket, from_key, None, |row| {
         condition.check_source(row)?;
         match range {
             None => Ok(0..row.size_bytes),

@@ -47,7 +47,7 @@ pub(super) async fn put_object(
         condition: WriteCondition { if_match: input.if_match, if_none_match: input.if_none_match },
         event: EventName::CreatedPut,
     };
-    store.write(move |change| change.put_object(new)).await?;
+    output.version_id = store.write(move |change| change.put_object(new)).await?;
     Ok(S3Response::new(output))
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn copy_object(
         if_unmodified_since: input.copy_source_if_unmodified_since.take(),
     };
     let check = |row: &ObjectRow| Ok(source_condition.check_source(row)?);
-    let source = open_body(store, from_bucket, from_key, |row| check(row).map(|()| 0..row.size_bytes)).await?;
+    let source = open_body(store, from_bucket, from_key, None, |row| check(row).map(|()| 0..row.size_bytes)).await?;
     let algorithms = match &input.checksum_algorithm {
         Some(asked) => vec![super::checksums::Algorithm::parse(asked.as_str())?],
         None => source.row.attributes.checksums.0.keys().copied().collect(),
@@ -133,12 +133,7 @@ async fn write_copy(
         condition,
         event: EventName::CreatedCopy,
     };
-    let modified_ms = store
-        .write(move |change| {
-            change.put_object(new)?;
-            Ok(change.now_ms)
-        })
-        .await?;
+    let (version_id, modified_ms) = store.write(move |change| Ok((change.put_object(new)?, change.now_ms))).await?;
     result.last_modified = Some(wire_time(modified_ms));
-    Ok(S3Response::new(CopyObjectOutput { copy_object_result: Some(result), ..Default::default() }))
+    Ok(S3Response::new(CopyObjectOutput { copy_object_result: Some(result), version_id, ..Default::default() }))
 }

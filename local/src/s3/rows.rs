@@ -18,6 +18,10 @@ pub(super) struct ObjectRow {
     pub attributes: Attributes,
     pub tags: Tags,
     pub blob: i64,
+    /// `null` in a bucket that keeps no versions.
+    pub version: String,
+    /// Grows with the versions of a key.
+    pub place: i64,
 }
 
 /// An object to write.
@@ -44,27 +48,38 @@ pub(super) fn need_bucket(connection: &Connection, bucket: &str) -> Result<(), F
 pub(super) fn find_object(connection: &Connection, bucket: &str, key: &str) -> Result<Option<ObjectRow>, Failure> {
     let found = connection
         .prepare_cached(
-            "SELECT size_bytes, etag, modified_ms, attributes, tags, blob FROM object WHERE bucket = ? AND key = ?",
+            "SELECT size_bytes, etag, modified_ms, attributes, tags, blob, version, place FROM object
+             WHERE bucket = ? AND key = ?",
         )?
-        .query_row(params![bucket, key.as_bytes()], |row| {
-            Ok((
-                ObjectRow {
-                    size_bytes: read_u64(row, 0)?,
-                    etag: row.get(1)?,
-                    modified_ms: row.get(2)?,
-                    attributes: Attributes::default(),
-                    tags: Tags::default(),
-                    blob: row.get(5)?,
-                },
-                row.get::<_, String>(3)?,
-                row.get::<_, String>(4)?,
-            ))
-        })
+        .query_row(params![bucket, key.as_bytes()], read_object)
         .optional()?;
-    let Some((mut object, attributes, tags)) = found else { return Ok(None) };
+    found.map(decoded).transpose()
+}
+
+/// An object as it is stored: attributes and tags are texts.
+pub(super) type StoredObject = (ObjectRow, String, String);
+
+pub(super) fn read_object(row: &Row<'_>) -> rusqlite::Result<StoredObject> {
+    Ok((
+        ObjectRow {
+            size_bytes: read_u64(row, 0)?,
+            etag: row.get(1)?,
+            modified_ms: row.get(2)?,
+            attributes: Attributes::default(),
+            tags: Tags::default(),
+            blob: row.get(5)?,
+            version: row.get(6)?,
+            place: row.get(7)?,
+        },
+        row.get(3)?,
+        row.get(4)?,
+    ))
+}
+
+pub(super) fn decoded((mut object, attributes, tags): StoredObject) -> Result<ObjectRow, Failure> {
     object.attributes = serde_json::from_str(&attributes)?;
     object.tags = serde_json::from_str(&tags)?;
-    Ok(Some(object))
+    Ok(object)
 }
 
 pub(super) fn need_object(connection: &Connection, bucket: &str, key: &str) -> Result<ObjectRow, Failure> {
@@ -118,22 +133,21 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Checks the condition, writes the object in place of the old one and appends the event.
-    pub fn put_object(&mut self, new: NewObject) -> Result<(), Failure> {
+    /// Checks the condition, writes the object in place of the old one, or before it where versions are kept, and appends
+    /// the event. Answers the version, if the bucket has any.
+    pub fn put_object(&mut self, new: NewObject) -> Result<Option<String>, Failure> {
         need_bucket(&self.tx, &new.bucket)?;
         let current = find_object(&self.tx, &new.bucket, &new.key)?;
         new.condition.check(current.as_ref())?;
-        if let Some(old) = current {
-            self.drop_body(old.blob)?;
-        }
+        let next = self.make_way(&new.bucket, &new.key, current)?;
         let blob = self.add_body(new.body)?;
         self.tx
             .prepare_cached(
-                "INSERT INTO object(bucket, key, size_bytes, etag, modified_ms, attributes, tags, blob)
-                 VALUES(?, ?, ?, ?, ?, ?, ?, ?)
+                "INSERT INTO object(bucket, key, size_bytes, etag, modified_ms, attributes, tags, blob, version, place)
+                 VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                  ON CONFLICT(bucket, key) DO UPDATE SET size_bytes = excluded.size_bytes, etag = excluded.etag,
                    modified_ms = excluded.modified_ms, attributes = excluded.attributes, tags = excluded.tags,
-                   blob = excluded.blob",
+                   blob = excluded.blob, version = excluded.version, place = excluded.place",
             )?
             .execute(params![
                 new.bucket,
@@ -143,18 +157,37 @@ impl Change<'_> {
                 self.now_ms,
                 serde_json::to_string(&new.attributes)?,
                 serde_json::to_string(&new.tags)?,
-                blob
+                blob,
+                next.version,
+                next.place
             ])?;
-        self.append_event(new.event, &new.bucket, &new.key, Some((new.size_bytes, &new.etag)))
+        self.append_event(new.event, &new.bucket, &new.key, Some((new.size_bytes, &new.etag)))?;
+        Ok(next.is_versioned.then_some(next.version))
     }
 
-    /// Removes an object if it is there, and appends the event.
-    pub fn delete_object(&mut self, bucket: &str, key: &str, current: Option<ObjectRow>) -> Result<(), Failure> {
-        let Some(old) = current else { return Ok(()) };
-        self.drop_body(old.blob)?;
-        self.tx
-            .prepare_cached("DELETE FROM object WHERE bucket = ? AND key = ?")?
-            .execute(params![bucket, key.as_bytes()])?;
-        self.append_event(EventName::RemovedDelete, bucket, key, None)
+    /// Removes an object if it is there, and appends the event. In a bucket with versions it is hidden behind a delete
+    /// marker, whose version is answered.
+    pub fn delete_object(
+        &mut self,
+        bucket: &str,
+        key: &str,
+        current: Option<ObjectRow>,
+    ) -> Result<Option<String>, Failure> {
+        let was_there = current.is_some();
+        let next = self.make_way(bucket, key, current)?;
+        if was_there {
+            self.tx
+                .prepare_cached("DELETE FROM object WHERE bucket = ? AND key = ?")?
+                .execute(params![bucket, key.as_bytes()])?;
+        }
+        if next.is_versioned {
+            self.add_marker(bucket, key, &next)?;
+            self.append_event(EventName::RemovedDeleteMarkerCreated, bucket, key, None)?;
+            return Ok(Some(next.version));
+        }
+        if was_there {
+            self.append_event(EventName::RemovedDelete, bucket, key, None)?;
+        }
+        Ok(None)
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use s3s::dto::*;
 use s3s::{S3, S3Error, S3Request, S3Response, S3Result};
 
-use super::{Failure, Store, buckets, delete, get, listing, multipart, parts, put, tagging};
+use super::{Failure, Store, buckets, delete, get, listing, multipart, parts, put, tagging, versions};
 
 #[derive(Clone, Debug)]
 pub(super) struct Service {
@@ -31,7 +31,9 @@ operations! {
     create_bucket: CreateBucketInput -> CreateBucketOutput = buckets;
     head_bucket: HeadBucketInput -> HeadBucketOutput = buckets;
     get_bucket_location: GetBucketLocationInput -> GetBucketLocationOutput = buckets;
-    get_bucket_versioning: GetBucketVersioningInput -> GetBucketVersioningOutput = buckets;
+    get_bucket_versioning: GetBucketVersioningInput -> GetBucketVersioningOutput = versions;
+    put_bucket_versioning: PutBucketVersioningInput -> PutBucketVersioningOutput = versions;
+    list_object_versions: ListObjectVersionsInput -> ListObjectVersionsOutput = versions;
     list_buckets: ListBucketsInput -> ListBucketsOutput = buckets;
     delete_bucket: DeleteBucketInput -> DeleteBucketOutput = buckets;
     put_object: PutObjectInput -> PutObjectOutput = put;

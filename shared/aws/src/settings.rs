@@ -20,6 +20,8 @@
 //! | `LAKEWARDEN_LOG_WORK_QUEUE_URL` | none | SQS queue of what others put into logs, and of their housekeeping |
 //! | `LAKEWARDEN_SWEEPS_QUEUE_URL` | none | SQS queue of tables to sweep; without one the planner sweeps them itself |
 //! | `LAKEWARDEN_CATALOG_WORK_QUEUE_URL` | none | SQS queue of the catalog's background work |
+//! | `LAKEWARDEN_SWEEPS_UNDO_HOURS` | `168` | how long what sweeps delete can come back in buckets that keep no versions, where the optimizer does not say; `0`: not at all |
+//! | `LAKEWARDEN_SWEEPS_QUARANTINE_FOLDER` | `lakewarden-quarantine` | folder in each bucket that it is moved to until then, outside every table |
 //! | `LAKEWARDEN_ACCOUNT_ID` | from the function's ARN, else `000000000000` | twelve digits, the default CatalogId |
 //!
 //! The AWS SDK reads its own: `AWS_REGION`, credentials, `AWS_ENDPOINT_URL`, `AWS_ENDPOINT_URL_DYNAMODB`,
@@ -27,7 +29,9 @@
 //! sets what is logged. A variable that is set but empty counts as not set.
 
 use lakewarden_core::location::Location;
-use lakewarden_core::ports::{IdentityWriters, IsolationLevel, PartitionMoves, Settings, SweepDispatch, UnitySettings};
+use lakewarden_core::ports::{
+    IdentityWriters, IsolationLevel, PartitionMoves, Settings, SweepDispatch, UndoSettings, UnitySettings,
+};
 use lakewarden_core::predicate::Mode;
 use lakewarden_core::store::{QueueName, Table};
 use thiserror::Error;
@@ -47,6 +51,8 @@ const MAX_PARTITIONS: &str = "LAKEWARDEN_MAX_PARTITIONS_PER_TABLE";
 const STRICT_DEFAULT_PARTITION: &str = "LAKEWARDEN_STRICT_DEFAULT_PARTITION";
 const UNITY_CATALOG: &str = "LAKEWARDEN_UNITY_CATALOG";
 const UNITY_STORAGE: &str = "LAKEWARDEN_UNITY_STORAGE";
+const UNDO_HOURS: &str = "LAKEWARDEN_SWEEPS_UNDO_HOURS";
+const QUARANTINE_FOLDER: &str = "LAKEWARDEN_SWEEPS_QUARANTINE_FOLDER";
 const ACCOUNT_ID: &str = "LAKEWARDEN_ACCOUNT_ID";
 const DEFAULT_TABLE_PREFIX: &str = "lakewarden-";
 
@@ -187,6 +193,10 @@ impl AwsSettings {
                     Some(_) => SweepDispatch::Queue,
                     None => SweepDispatch::Inline,
                 },
+                undo: UndoSettings {
+                    hours: get(UNDO_HOURS).map_or(Ok(defaults.undo.hours), undo_hours)?,
+                    folder: get(QUARANTINE_FOLDER).map_or(Ok(defaults.undo.folder), quarantine_folder)?,
+                },
                 unity: UnitySettings {
                     catalog: get(UNITY_CATALOG).map_or(Ok(defaults.unity.catalog), unity_catalog)?,
                     storage: get(UNITY_STORAGE).map(|value| folder(UNITY_STORAGE, value)).transpose()?,
@@ -258,6 +268,27 @@ fn unity_catalog(value: String) -> Result<String, SettingsError> {
         return Ok(value);
     }
     invalid(UNITY_CATALOG, value, "letters, digits, `_` and `-`, at most 255")
+}
+
+fn undo_hours(value: String) -> Result<i64, SettingsError> {
+    match value.parse::<u32>() {
+        Ok(hours) if hours <= 876_000 => Ok(i64::from(hours)),
+        _ => invalid(UNDO_HOURS, value, "a number of hours up to 876000, 0 to delete for good"),
+    }
+}
+
+/// Short, since keys of the files go behind it, and without anything that a URL or a policy would read otherwise.
+fn quarantine_folder(value: String) -> Result<String, SettingsError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-/.".contains(c);
+    let parts = value.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+    if value.len() <= 200 && value.chars().all(is_plain) && parts {
+        return Ok(value);
+    }
+    invalid(
+        QUARANTINE_FOLDER,
+        value,
+        "a folder such as lakewarden-quarantine: letters, digits, `_`, `-`, `.` and single `/` between",
+    )
 }
 
 fn hours_in_ms(value: String) -> Result<i64, SettingsError> {

@@ -91,7 +91,23 @@ pub struct Settings {
     /// What the Hive default marker means to filters on typed keys.
     pub default_partition: Mode,
     pub sweep_dispatch: SweepDispatch,
+    pub undo: UndoSettings,
     pub unity: UnitySettings,
+}
+
+/// How long what sweeps delete can come back in buckets that keep no versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UndoSettings {
+    /// Of tables whose optimizer does not say; 0: not at all.
+    pub hours: i64,
+    /// Folder in each bucket that files are moved to until then; lies outside every table.
+    pub folder: String,
+}
+
+impl Default for UndoSettings {
+    fn default() -> Self {
+        Self { hours: 7 * 24, folder: "lakewarden-quarantine".to_owned() }
+    }
 }
 
 /// How the catalog looks to Unity Catalog's clients.
@@ -133,6 +149,7 @@ impl Default for Settings {
             max_partitions_per_table: 20_000_000,
             default_partition: Mode::default(),
             sweep_dispatch: SweepDispatch::default(),
+            undo: UndoSettings::default(),
             unity: UnitySettings::default(),
         }
     }

@@ -4,16 +4,18 @@ mod keys;
 mod listings;
 mod reads;
 mod requests;
+mod versions;
 mod writes;
 
 use std::sync::Arc;
 
+use aws_sdk_s3::types::{BucketVersioningStatus, VersioningConfiguration};
 use bytes::Bytes;
 use kit::servers::{self, Server};
 use lakewarden_aws::{Clients, S3Objects};
-use lakewarden_core::store::memory::{ManualClock, MemoryWorld};
+use lakewarden_core::store::memory::{ManualClock, MemoryObjects, MemoryWorld};
 use lakewarden_core::store::{
-    ETag, GetOptions, ObjectError, ObjectKey, ObjectUsage, Objects, PutCondition, PutOptions,
+    ETag, GetOptions, ObjectError, ObjectKey, ObjectUsage, Objects, PutCondition, PutOptions, Versioning,
 };
 
 pub(crate) const NOW_MS: i64 = 1_700_000_000_999;
@@ -22,10 +24,32 @@ pub(crate) const NOW_MS: i64 = 1_700_000_000_999;
 pub(crate) struct Bench {
     pub(crate) objects: Arc<dyn Objects>,
     clock: Arc<ManualClock>,
+    versioned: Versioned,
     _server: Option<Server>,
 }
 
+/// How a bench's buckets are told to keep versions, which the product itself never does.
+enum Versioned {
+    Memory(Arc<MemoryObjects>),
+    S3(aws_sdk_s3::Client),
+}
+
 impl Bench {
+    async fn set_versioning(&self, bucket: &str, versioning: Versioning) {
+        match &self.versioned {
+            Versioned::Memory(objects) => objects.set_versioning(bucket, versioning),
+            Versioned::S3(client) => {
+                let status = match versioning {
+                    Versioning::Enabled => BucketVersioningStatus::Enabled,
+                    _ => BucketVersioningStatus::Suspended,
+                };
+                let configuration = VersioningConfiguration::builder().status(status).build();
+                let request = client.put_bucket_versioning().bucket(bucket).versioning_configuration(configuration);
+                request.send().await.unwrap();
+            }
+        }
+    }
+
     async fn put(&self, key: &str, body: &str) -> ETag {
         self.objects.put(&at(key), bytes(body), &PutOptions::default()).await.unwrap()
     }
@@ -49,7 +73,8 @@ impl Bench {
 
 pub(crate) async fn memory() -> Bench {
     let world = MemoryWorld::new(NOW_MS);
-    Bench { objects: world.objects, clock: world.clock, _server: None }
+    let versioned = Versioned::Memory(world.objects.clone());
+    Bench { objects: world.objects, clock: world.clock, versioned, _server: None }
 }
 
 pub(crate) async fn s3() -> Bench {
@@ -59,7 +84,8 @@ pub(crate) async fn s3() -> Bench {
     for bucket in ["lake", "pond"] {
         clients.s3.create_bucket().bucket(bucket).send().await.unwrap();
     }
-    Bench { objects: Arc::new(S3Objects::new(clients.s3)), clock, _server: Some(server) }
+    let versioned = Versioned::S3(clients.s3.clone());
+    Bench { objects: Arc::new(S3Objects::new(clients.s3)), clock, versioned, _server: Some(server) }
 }
 
 fn at(key: &str) -> ObjectKey {

@@ -164,6 +164,9 @@ pub static ROUTES: &[Route] = &[
     get("/v1/databases/{database}/tables/{table}/sweeps/{run}/report", "GetSweepReport")
         .query(&[NEXT_TOKEN])
         .own(own!(sweeps::report)),
+    post("/v1/databases/{database}/tables/{table}/restore-sweep", "RestoreSweep")
+        .status(202)
+        .own(own!(sweeps::restore)),
     post("/v1/databases/{database}/tables/{table}/explain-sweep", "ExplainSweep").own(own!(sweeps::explain)),
     // Tables that were dropped, and the files that they left
     get("/v1/dropped-tables", "ListDroppedTables").query(&[NEXT_TOKEN]).own(own!(dropped::list)),

@@ -23,6 +23,12 @@ pub async fn get(app: &App, request: RestRequest, _input: Map<String, Value>) ->
     Ok(RestAnswer::ok(rest::get(app, request.path("database"), request.path("table"), request.path("run")).await?))
 }
 
+/// `{"run", "prefix", "key"}`: brings back what runs took away; 202 with the queued run.
+pub async fn restore(app: &App, request: RestRequest, input: Map<String, Value>) -> Result<RestAnswer, RestError> {
+    let (database, table) = (request.path("database"), request.path("table"));
+    Ok(RestAnswer::accepted(rest::restore(app, database, table, &Value::Object(input)).await?))
+}
+
 /// Asks a run to end; 202 with the run as it is until then.
 pub async fn cancel(app: &App, request: RestRequest, _input: Map<String, Value>) -> Result<RestAnswer, RestError> {
     let (database, table, run) = (request.path("database"), request.path("table"), request.path("run"));

@@ -137,9 +137,9 @@ async fn a_folder_belongs_to_one_store_and_one_schema() {
     drop(store);
     drop(open().unwrap());
     let database = rusqlite::Connection::open(folder.0.join("s3.sqlite")).unwrap();
-    database.execute("UPDATE meta SET value = '2'", []).unwrap();
+    database.execute("UPDATE meta SET value = '3'", []).unwrap();
     let error = open().unwrap_err();
-    assert!(matches!(error, OpenError::SchemaVersion { ref found, known: 1, .. } if found == "2"), "{error}");
+    assert!(matches!(error, OpenError::SchemaVersion { ref found, known: 2, .. } if found == "3"), "{error}");
     database.execute("DROP TABLE meta", []).unwrap();
     assert!(matches!(open().unwrap_err(), OpenError::Foreign { .. }));
     drop(database);

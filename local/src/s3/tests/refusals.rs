@@ -39,11 +39,13 @@ async fn what_is_not_supported_is_refused_by_name() {
         refused(put().acl(ObjectCannedAcl::PublicRead).send()).await,
         refused(put().website_redirect_location("/x").send()).await,
         refused(client.get_bucket_policy().bucket(BUCKET).send()).await,
-        refused(client.get_object().bucket(BUCKET).key("k").version_id("v1").send()).await,
-        refused(client.list_object_versions().bucket(BUCKET).send()).await,
+        refused(client.list_object_versions().bucket(BUCKET).delimiter("/").send()).await,
+        refused(client.copy_object().bucket(BUCKET).key("k").copy_source(format!("{BUCKET}/k?versionId=v1")).send())
+            .await,
     ];
     assert_eq!(refusals, ["501 NotImplemented"; 7]);
-    let error = client.list_object_versions().bucket(BUCKET).send().await.unwrap_err().into_service_error();
+    let asked = client.list_object_versions().bucket(BUCKET).delimiter("/");
+    let error = asked.send().await.unwrap_err().into_service_error();
     assert!(error.meta().message().unwrap().contains("ListObjectVersions"), "{error:?}");
     put().server_side_encryption(ServerSideEncryption::Aes256).acl(ObjectCannedAcl::BucketOwnerFullControl);
     assert_eq!(server.get("k").await, Err("404 NoSuchKey".into()));

@@ -2,6 +2,7 @@
 
 mod keys;
 mod reads;
+mod versions;
 mod writes;
 
 use std::sync::Arc;

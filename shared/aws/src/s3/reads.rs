@@ -99,7 +99,7 @@ impl ReadObjects for S3Objects {
 }
 
 /// An answer that cannot be used; the request may be made again.
-fn unreadable(operation: &str, message: String) -> StoreError {
+pub(super) fn unreadable(operation: &str, message: String) -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable, operation, message)
 }
 
@@ -127,7 +127,7 @@ fn total_bytes(content_range: &str) -> Option<i64> {
 }
 
 /// Milliseconds, cut to whole seconds: listings of S3 have fractions, its headers do not.
-fn whole_seconds_ms(moment: &DateTime) -> i64 {
+pub(super) fn whole_seconds_ms(moment: &DateTime) -> i64 {
     moment.secs().saturating_mul(1000)
 }
 

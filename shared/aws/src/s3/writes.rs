@@ -8,11 +8,11 @@ use aws_sdk_s3::operation::delete_object::DeleteObjectError;
 use aws_sdk_s3::operation::put_object::PutObjectError;
 use aws_sdk_s3::presigning::PresigningConfig;
 use aws_sdk_s3::primitives::ByteStream;
-use aws_sdk_s3::types::{Delete, Error as EntryError, ObjectIdentifier};
+use aws_sdk_s3::types::{Delete, DeletedObject, Error as EntryError, ObjectIdentifier};
 use bytes::Bytes;
 use lakewarden_core::store::{
     Deleted, Doomed, ETag, ObjectError, ObjectKey, Objects, PresignedPut, PutCondition, PutOptions, StoreError,
-    StoreErrorKind, check_delete_batch, check_object_key,
+    StoreErrorKind, VersionId, VersionPage, VersionRequest, Versioning, check_delete_batch, check_object_key,
 };
 
 use super::keys::encode_copy_source;
@@ -101,6 +101,31 @@ impl Objects for S3Objects {
         answered_etag(answer.copy_object_result().and_then(|result| result.e_tag()), &operation)
     }
 
+    /// Not repeated unless S3 refused it unseen: a second attempt would meet the copy of the first. At most 5 GB.
+    async fn create_copy(&self, from: &ObjectKey, etag: &ETag, to: &ObjectKey) -> Result<ETag, ObjectError> {
+        let operation = format!("create_copy {to}");
+        check_object_key(from, &operation)?;
+        check_object_key(to, &operation)?;
+        self.usage.count(|usage| usage.copies += 1);
+        let answer = self
+            .client
+            .copy_object()
+            .bucket(&to.bucket)
+            .key(&to.key)
+            .copy_source(encode_copy_source(from))
+            .copy_source_if_match(quoted(etag))
+            .if_none_match("*")
+            .customize()
+            .config_override(Builder::new().retry_classifier(RefusedOnly::<CopyObjectError>::new()))
+            .send()
+            .await
+            .map_err(|error| match object_error(&operation, to, &error) {
+                ObjectError::NotFound(_) => ObjectError::NotFound(from.clone()),
+                other => other,
+            })?;
+        answered_etag(answer.copy_object_result().and_then(|result| result.e_tag()), &operation)
+    }
+
     /// With a condition the SDK does not repeat the request unless S3 refused it unseen: after a lost answer the second
     /// attempt would find the object gone and report `NotFound` for what this very call deleted.
     async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError> {
@@ -159,7 +184,7 @@ impl Objects for S3Objects {
             .await
             .map_err(|error| store_error(&operation, &format!("s3://{bucket}"), &error))?;
         let mut results: HashMap<&str, Deleted> = HashMap::with_capacity(doomed.len());
-        results.extend(answer.deleted().iter().filter_map(|gone| Some((gone.key()?, Deleted::Gone))));
+        results.extend(answer.deleted().iter().filter_map(|gone| Some((gone.key()?, deleted(gone)))));
         results.extend(answer.errors().iter().filter_map(|entry| Some((entry.key()?, refused(entry, bucket)))));
         let in_order = doomed.iter().map(|one| {
             results.remove(one.key.as_str()).unwrap_or_else(|| {
@@ -172,6 +197,25 @@ impl Objects for S3Objects {
             })
         });
         Ok(in_order.collect())
+    }
+
+    async fn versioning(&self, bucket: &str) -> Result<Versioning, ObjectError> {
+        self.versioning_of(bucket).await
+    }
+
+    async fn list_versions(&self, request: &VersionRequest) -> Result<VersionPage, ObjectError> {
+        self.list_page_of_versions(request).await
+    }
+
+    async fn delete_version(&self, at: &ObjectKey, id: &VersionId) -> Result<(), ObjectError> {
+        self.remove_version(at, id).await
+    }
+}
+
+fn deleted(gone: &DeletedObject) -> Deleted {
+    match gone.delete_marker_version_id() {
+        Some(id) if gone.delete_marker() == Some(true) => Deleted::Marked(VersionId(id.to_owned())),
+        _ => Deleted::Gone,
     }
 }
 

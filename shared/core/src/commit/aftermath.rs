@@ -14,6 +14,7 @@ use super::head::{self, Head};
 use super::judge::{Admission, Judgement};
 use super::keys::{self, Generation, ProposalId, content_hash};
 use super::proposal::{Proposal, Status};
+use super::restored::{self, Found};
 use super::table_list::ListedTable;
 use super::vectors::check_vectors;
 use super::verdict::Refusal;
@@ -110,13 +111,37 @@ async fn judge(
             (Some(Refusal::invalid("ALREADY_APPLIED", text)), Vec::new())
         }
         Judgement::NeedsFiles(_) | Judgement::NeedsRows(_) => (None, Vec::new()),
-        Judgement::Admit(admission) => match prove(ctx, &view.root, &candidate, &admission).await {
+        Judgement::Admit(admission) => match prove_or_restore(ctx, &view.root, &candidate, &admission).await {
             Ok(warnings) => (None, warnings),
             Err(FileError::Refused(refusal)) => (Some(refusal), Vec::new()),
             Err(FileError::Failed(error)) => return Err(error),
         },
     };
+    // It is visible whatever is wrong with it: readers need its files.
+    let (refusal, warnings) = match refusal {
+        Some(refusal) => match restored::look_for(ctx, &view.root, &candidate).await? {
+            Found::Back(returned) => (Some(refusal), [warnings, returned].concat()),
+            Found::Trouble(text) => (Some(refusal), [warnings, vec![text]].concat()),
+        },
+        None => (None, warnings),
+    };
     Ok(Some(Judged { refusal, warnings, candidate: Some(candidate) }))
+}
+
+/// Looks at the files once more when some that were missing have come back from where a sweep put them.
+async fn prove_or_restore(
+    ctx: Context<'_>,
+    root: &Location,
+    candidate: &Candidate,
+    admission: &Admission,
+) -> Result<Vec<String>, FileError> {
+    let refused = match prove(ctx, root, candidate, admission).await {
+        Ok(warnings) => return Ok(warnings),
+        Err(error) => error,
+    };
+    let mut warnings = restored::bring_back(ctx, root, candidate, refused).await?;
+    warnings.extend(prove(ctx, root, candidate, admission).await?);
+    Ok(warnings)
 }
 
 async fn prove(

@@ -51,6 +51,7 @@ pub mod publish;
 pub mod read_set;
 pub mod rebase;
 pub mod recover;
+mod restored;
 pub mod row_level;
 pub mod run;
 pub mod sanity;

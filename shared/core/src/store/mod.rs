@@ -23,9 +23,10 @@ pub use items::{
 };
 pub use late::{LateItem, LatePage, StoredItems, texts_of};
 pub use objects::{
-    ByteRange, Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Listed, Object, ObjectError, ObjectKey,
-    ObjectMeta, ObjectUsage, Objects, PresignedPut, PutCondition, PutOptions, ReadObjects, check_delete_batch,
-    check_object_key, list_every,
+    ByteRange, Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Listed, ListedVersion, Object, ObjectError,
+    ObjectKey, ObjectMeta, ObjectUsage, Objects, PresignedPut, PutCondition, PutOptions, ReadObjects, VersionId,
+    VersionMark, VersionPage, VersionRequest, VersionState, Versioning, check_delete_batch, check_object_key,
+    list_every,
 };
 pub use queue::{Queue, QueueName, check_message};
 pub use value::{DecodeError, Fields, Item, Value};

@@ -130,6 +130,62 @@ pub struct ListPage {
     pub truncated: bool,
 }
 
+/// Id of a version of an object, or of a delete marker. `null` is what was written while the bucket kept no versions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VersionId(pub String);
+
+/// Whether a bucket keeps what is overwritten or deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versioning {
+    /// It never has.
+    Off,
+    Enabled,
+    /// Versions from before are kept; what is written or deleted now replaces the version `null`.
+    Suspended,
+}
+
+/// A place in a listing of versions; continue behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionMark {
+    pub key: String,
+    /// `None`: behind every version of the key.
+    pub id: Option<VersionId>,
+}
+
+/// One page of versions and delete markers, in byte order of the keys, the newest of a key first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionRequest {
+    pub bucket: String,
+    pub prefix: String,
+    pub after: Option<VersionMark>,
+    /// At most 1,000.
+    pub max_keys: usize,
+}
+
+/// What a version is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VersionState {
+    Object { etag: ETag, size_bytes: u64 },
+    DeleteMarker,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedVersion {
+    pub key: String,
+    pub id: VersionId,
+    /// What a read without a version finds.
+    pub is_latest: bool,
+    pub last_modified_ms: i64,
+    pub state: VersionState,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VersionPage {
+    pub versions: Vec<ListedVersion>,
+    /// Where to continue, if more follow.
+    pub next: Option<VersionMark>,
+}
+
 /// An object to delete in a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doomed {
@@ -142,6 +198,8 @@ pub struct Doomed {
 pub enum Deleted {
     /// Gone now (or, without a condition, was not there).
     Gone,
+    /// Hidden behind a delete marker with this id: the bucket keeps versions.
+    Marked(VersionId),
     /// Another object has that key by now, or none (with a condition).
     Changed,
     Failed(StoreError),
@@ -174,6 +232,10 @@ pub struct ObjectUsage {
     pub copies: u64,
     pub deletes: u64,
     pub batch_deletes: u64,
+    /// Questions for a bucket's versioning.
+    pub versionings: u64,
+    pub version_lists: u64,
+    pub version_deletes: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
 }
@@ -188,6 +250,9 @@ impl ObjectUsage {
             copies: self.copies - earlier.copies,
             deletes: self.deletes - earlier.deletes,
             batch_deletes: self.batch_deletes - earlier.batch_deletes,
+            versionings: self.versionings - earlier.versionings,
+            version_lists: self.version_lists - earlier.version_lists,
+            version_deletes: self.version_deletes - earlier.version_deletes,
             bytes_read: self.bytes_read - earlier.bytes_read,
             bytes_written: self.bytes_written - earlier.bytes_written,
         }
@@ -215,6 +280,14 @@ pub trait Objects: ReadObjects {
     /// which of the two is missing, and the destination is named.
     async fn copy(&self, from: &ObjectKey, to: &ObjectKey, condition: &PutCondition) -> Result<ETag, ObjectError>;
 
+    /// Server-side, metadata included: exactly the object with this entity tag, and only where nothing has the other key.
+    /// `NotFound` names the source. `PreconditionFailed` names the destination and is said of both: the source is
+    /// another object by now, or there is one at the destination.
+    async fn create_copy(&self, from: &ObjectKey, etag: &ETag, to: &ObjectKey) -> Result<ETag, ObjectError> {
+        let _ = (etag, to);
+        Err(unable(&format!("create_copy {from}")))
+    }
+
     /// Without a condition, deleting what is not there succeeds; with one it is `NotFound`.
     async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError>;
 
@@ -226,6 +299,27 @@ pub trait Objects: ReadObjects {
 
     /// Up to 1,000 distinct keys of one bucket; one result for each, in order.
     async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError>;
+
+    async fn versioning(&self, bucket: &str) -> Result<Versioning, ObjectError> {
+        Err(unable(&format!("versioning s3://{bucket}")))
+    }
+
+    /// Versions and delete markers. A bucket that keeps none lists its objects, as versions `null`.
+    async fn list_versions(&self, request: &VersionRequest) -> Result<VersionPage, ObjectError> {
+        Err(unable(&format!("list_versions s3://{}/{}", request.bucket, request.prefix)))
+    }
+
+    /// Removes one version or delete marker for good. What is not there is removed already. What is the newest then is
+    /// what reads find.
+    async fn delete_version(&self, at: &ObjectKey, id: &VersionId) -> Result<(), ObjectError> {
+        let _ = id;
+        Err(unable(&format!("delete_version {at}")))
+    }
+}
+
+/// Stores that only stand before another one for one purpose do not know everything.
+fn unable(operation: &str) -> ObjectError {
+    StoreError::new(StoreErrorKind::Invalid, operation, "this store does not know the operation").into()
 }
 
 /// Lists everything below a prefix, page by page.

@@ -136,6 +136,8 @@ async fn ensure_rules(app: &App, table: &DroppedTable) -> Result<(), GlueExcepti
             sightings: 1,
             quarantine_hours: QUARANTINE_DEFAULT_HOURS,
             sweep_folder_markers: true,
+            // Nobody would look after a quarantine of it: the grace period comes before, and a look at a dry run.
+            undo_hours: Some(0),
         },
         created_at_ms: now_ms,
         updated_at_ms: now_ms,

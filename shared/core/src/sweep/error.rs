@@ -40,6 +40,8 @@ pub enum RefusalReason {
     TableUnknown,
     OptimizerMissing,
     OptimizerPaused,
+    /// The quarantine is not apart from every table.
+    QuarantineOverlap,
     /// What a run had stored of its orphans is gone.
     ProgressLost,
     /// Somebody asked for its end.
@@ -83,6 +85,7 @@ impl RefusalReason {
             Self::TableUnknown => "table_unknown",
             Self::OptimizerMissing => "optimizer_missing",
             Self::OptimizerPaused => "optimizer_paused",
+            Self::QuarantineOverlap => "quarantine_overlap",
             Self::ProgressLost => "progress_lost",
             Self::Cancelled => "cancelled",
             Self::AccessDenied => "access_denied",

@@ -14,6 +14,8 @@ pub enum Mode {
     Ordinary,
     /// Deletes nothing and reports everything.
     DryRun,
+    /// Brings back what earlier runs took away, and deletes nothing of the table's.
+    Restore,
 }
 
 impl Mode {
@@ -22,11 +24,18 @@ impl Mode {
             Mode::Scheduled => "scheduled",
             Mode::Ordinary => "ordinary",
             Mode::DryRun => "dry_run",
+            Mode::Restore => "restore",
         }
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [Mode::Scheduled, Mode::Ordinary, Mode::DryRun].into_iter().find(|mode| mode.as_str() == text)
+        let all = [Mode::Scheduled, Mode::Ordinary, Mode::DryRun, Mode::Restore];
+        all.into_iter().find(|mode| mode.as_str() == text)
+    }
+
+    /// Whether runs of this kind take files away.
+    pub fn deletes(self) -> bool {
+        matches!(self, Mode::Scheduled | Mode::Ordinary)
     }
 }
 
@@ -76,8 +85,9 @@ impl SweepRequest {
             table_id: text("table_id").map(str::to_owned),
             database: must("database")?.to_lowercase(),
             table: must("table")?.to_lowercase(),
-            mode: Mode::parse(&mode)
-                .ok_or_else(|| SweepError::Message(format!("mode `{mode}` is not scheduled, ordinary or dry_run")))?,
+            mode: Mode::parse(&mode).ok_or_else(|| {
+                SweepError::Message(format!("mode `{mode}` is not scheduled, ordinary, dry_run or restore"))
+            })?,
         })
     }
 }

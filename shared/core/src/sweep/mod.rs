@@ -17,7 +17,8 @@
 //! and the orphans that wait. The next slice asks every table what is new since, and goes on; a worker that dies is
 //! followed by one that goes on from the last record.
 //!
-//! Not built yet: quarantine (what is deleted is gone, but for the bucket's own versions).
+//! What a run takes away can come back (`undo`): from behind the delete markers of a bucket with versions, or from the
+//! bucket's quarantine, until it expires there under the same guards.
 
 mod blob;
 mod catalog;
@@ -36,7 +37,7 @@ mod page;
 pub mod plan;
 mod ranges;
 mod refs;
-mod report;
+pub mod report;
 pub mod rest;
 pub mod run;
 mod sightings;
@@ -46,6 +47,7 @@ mod survey;
 mod testkit;
 #[cfg(test)]
 mod tests;
+pub mod undo;
 
 pub use catalog::CatalogDirectory;
 pub use directory::{DirectoryError, MemoryDirectory, Past, TableDirectory, TableEntry, TableFormat, TableUse};

@@ -8,7 +8,7 @@ mod operations;
 use serde_json::{Map, Value, json};
 
 use super::items::{OptimizerConfig, OptimizerItem, QUARANTINE_DEFAULT_HOURS, RunRecord, RunState, SIGHTINGS_DEFAULT};
-use super::{Mode, SweepError, TableDirectory, TableEntry, TableFormat};
+use super::{SweepError, TableDirectory, TableEntry, TableFormat};
 use crate::glue::{GlueException, GlueExceptionName};
 use crate::location::Location;
 use crate::ports::App;
@@ -207,7 +207,7 @@ pub async fn list_runs(app: &App, directory: &dyn TableDirectory, input: Value) 
     let (_, item) = load_both(app, directory, &target).await?;
     let mut answer = target.names();
     let (runs, next) = runs_page(app, &item, page_max, after).await?;
-    let shown: Vec<Value> = runs.iter().filter(|run| run.mode != Mode::DryRun).map(run_shape).collect();
+    let shown: Vec<Value> = runs.iter().filter(|run| run.mode.deletes()).map(run_shape).collect();
     answer.insert("TableOptimizerRuns".to_owned(), Value::Array(shown));
     if let Some(next) = next {
         answer.insert("NextToken".to_owned(), Value::String(encode_token(&next)));
@@ -313,7 +313,7 @@ async fn describe(app: &App, item: &OptimizerItem) -> Result<Value, GlueExceptio
     optimizer.insert("configuration".to_owned(), Value::Object(configuration));
     let (runs, _) = runs_page(app, item, LAST_RUN_LOOK, None).await?;
     // Ids of runs that were asked for by hand need not sort by time.
-    if let Some(last) = runs.iter().filter(|run| run.mode != Mode::DryRun).max_by_key(|run| run.created_ms) {
+    if let Some(last) = runs.iter().filter(|run| run.mode.deletes()).max_by_key(|run| run.created_ms) {
         optimizer.insert("lastRun".to_owned(), run_shape(last));
     }
     optimizer.insert("configurationSource".to_owned(), "table".into());
@@ -321,8 +321,14 @@ async fn describe(app: &App, item: &OptimizerItem) -> Result<Value, GlueExceptio
 }
 
 /// Members of an optimizer's rules that the service's model does not have: REST takes them.
-pub const OWN_RULES: [&str; 5] =
-    ["orphanFileRetentionPeriodInHours", "allowShortRetention", "sightings", "quarantineInHours", "sweepFolderMarkers"];
+pub const OWN_RULES: [&str; 6] = [
+    "orphanFileRetentionPeriodInHours",
+    "allowShortRetention",
+    "sightings",
+    "quarantineInHours",
+    "sweepFolderMarkers",
+    "undoInHours",
+];
 
 /// Members that the service's model does not have, where they say something else than it would.
 fn insert_extra_rules(config: &OptimizerConfig, iceberg: &mut Map<String, Value>) {
@@ -332,6 +338,7 @@ fn insert_extra_rules(config: &OptimizerConfig, iceberg: &mut Map<String, Value>
         ("sightings", config.sightings != SIGHTINGS_DEFAULT, json!(config.sightings)),
         ("quarantineInHours", config.quarantine_hours != QUARANTINE_DEFAULT_HOURS, json!(config.quarantine_hours)),
         ("sweepFolderMarkers", config.sweep_folder_markers, json!(true)),
+        ("undoInHours", config.undo_hours.is_some(), json!(config.undo_hours)),
     ];
     let said = extra.into_iter().filter(|(_, is_said, _)| *is_said);
     iceberg.extend(said.map(|(member, _, value)| (member.to_owned(), value)));

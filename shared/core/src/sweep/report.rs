@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::guards::Reason;
 use super::items::{ReportParts, RunRecord};
 use crate::location::Location;
-use crate::store::{Listed, ObjectError, ObjectKey, Objects, PutCondition, PutOptions};
+use crate::store::{ETag, Listed, ObjectError, ObjectKey, Objects, PutCondition, PutOptions, VersionId};
+use crate::sweep::undo::{QUARANTINED, Undone};
 use crate::sweep::{Interruption, SweepError};
 
 /// A part is written when it has at least this many bytes.
@@ -64,6 +65,42 @@ pub fn judged_line(object: &Listed, reason: Reason) -> Value {
 /// The line on an orphan after the attempt to delete it.
 pub fn outcome_line(object: &Listed, outcome: &str) -> Value {
     json!({ "key": object.key, "size_bytes": object.size_bytes, "outcome": outcome })
+}
+
+/// The line on an orphan that hides behind a delete marker now: with the marker's id and what it hides, by which it can
+/// be restored.
+pub fn marked_line(object: &Listed, outcome: &str, marker: &VersionId) -> Value {
+    let (key, size_bytes, etag) = (&object.key, object.size_bytes, &object.etag.0);
+    json!({ "key": key, "size_bytes": size_bytes, "outcome": outcome, "etag": etag, "marker": marker.0 })
+}
+
+/// The line on an orphan that lies in quarantine now.
+pub fn quarantined_line(object: &Listed, place: &ObjectKey, copy: Option<&ETag>) -> Value {
+    let (key, size_bytes, etag) = (&object.key, object.size_bytes, &object.etag.0);
+    let (place, copy_etag) = (&place.key, copy.map(|etag| &etag.0));
+    json!({ "key": key, "size_bytes": size_bytes, "outcome": QUARANTINED, "etag": etag, "quarantine": place,
+        "copy_etag": copy_etag })
+}
+
+/// The line on what lies in quarantine: the key that it has there, and the one that it came from.
+pub fn quarantine_line(copy: &Listed, origin: &str, is_over: bool, reason: &str) -> Value {
+    json!({
+        "key": copy.key,
+        "origin": origin,
+        "size_bytes": copy.size_bytes,
+        "last_modified_ms": copy.last_modified_ms,
+        "decision": if is_over { "delete" } else { "keep" },
+        "reason": reason,
+    })
+}
+
+/// The line on a file that was to come back: from which run, and what became of it.
+pub fn restored_line(key: &str, size_bytes: u64, run_id: &str, undone: &Undone) -> Value {
+    let mut line = json!({ "key": key, "size_bytes": size_bytes, "outcome": undone.as_str(), "run_id": run_id });
+    if let (Undone::Failed(error), Some(line)) = (undone, line.as_object_mut()) {
+        line.insert("error".to_owned(), error.as_str().into());
+    }
+    line
 }
 
 /// The line on an orphan that the store would not delete, in the store's words.

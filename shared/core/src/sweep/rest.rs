@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::items::{Cancellation, OptimizerItem, RunOptions, RunRecord, RunState, Tally, is_run_id};
+use super::items::{Cancellation, OptimizerItem, RestoreAsk, RunOptions, RunRecord, RunState, Tally, is_run_id};
 use super::optimizer::{decode_token, encode_token, load_by_name, runs_page};
 use super::page::PAGE_NAME;
 use super::report::{Part, part_key, run_folder};
@@ -24,6 +24,11 @@ const WORDS_MAX_LETTERS: usize = 1000;
 /// [`start_in`] on the product's own catalog.
 pub async fn start(app: &App, database: &str, table: &str, body: &Value) -> Result<Value, GlueException> {
     start_in(app, &CatalogDirectory::new(app), database, table, body).await
+}
+
+/// [`restore_in`] on the product's own catalog.
+pub async fn restore(app: &App, database: &str, table: &str, body: &Value) -> Result<Value, GlueException> {
+    restore_in(app, &CatalogDirectory::new(app), database, table, body).await
 }
 
 /// [`explain_in`] on the product's own catalog.
@@ -86,7 +91,7 @@ pub async fn start_in(
     body: &Value,
 ) -> Result<Value, GlueException> {
     let mode = match body.get("mode").and_then(Value::as_str).and_then(Mode::parse) {
-        Some(mode) if mode != Mode::Scheduled => mode,
+        Some(mode @ (Mode::DryRun | Mode::Ordinary)) => mode,
         _ => return Err(GlueException::invalid_input("mode is `dry_run` or `ordinary`.")),
     };
     let options = parse_options(body)?;
@@ -125,7 +130,68 @@ pub(super) fn parse_options(body: &Value) -> Result<RunOptions, GlueException> {
         after_dry_run: words("after_dry_run")?,
         asked_by: words("asked_by")?,
         why: words("why")?,
+        restore: None,
     })
+}
+
+/// Brings back what runs took away: `{"run": …}`, `{"prefix": …}` or `{"key": …}` (keys or S3 URIs), or several of them,
+/// which all must hold. Also `asked_by` and `why`. To be answered with 202: it is a run itself, with the mode `restore`,
+/// and its report says what became of each file.
+pub async fn restore_in(
+    app: &App,
+    directory: &dyn TableDirectory,
+    database: &str,
+    table: &str,
+    body: &Value,
+) -> Result<Value, GlueException> {
+    let entry = load_by_name(directory, database, table).await?;
+    let place = |member: &str| match body.get(member) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => key_of(&entry, member, text).map(Some),
+        Some(_) => Err(GlueException::invalid_input(format!("{member} is a text."))),
+    };
+    let run = match body.get("run") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(run)) => Some(run.clone()),
+        Some(_) => return Err(GlueException::invalid_input("run is the id of a run.")),
+    };
+    let ask = RestoreAsk { run, prefix: place("prefix")?, key: place("key")? };
+    if ask == RestoreAsk::default() {
+        return Err(GlueException::invalid_input("Say what is to come back: run, prefix or key."));
+    }
+    if let Some(run_id) = &ask.run {
+        let run = load_run(app, &entry, run_id).await?;
+        if !run.mode.deletes() || !run.state.is_final() {
+            let message = format!(
+                "Run {run_id} is {} and {}: only a run that deleted, and has ended, can be undone.",
+                run.mode.as_str(),
+                run.state.as_str()
+            );
+            return Err(GlueException::invalid_input(message));
+        }
+    }
+    let options = RunOptions { restore: Some(ask), ..parse_options(body)? };
+    let started = plan::start_run(app, &entry.id, Mode::Restore, &options).await?;
+    started.map(|run| describe(app, &run)).ok_or_else(|| no_optimizer(table))
+}
+
+/// A key as it is, or that of an S3 URI in the table's bucket.
+fn key_of(entry: &TableEntry, member: &str, text: &str) -> Result<String, GlueException> {
+    let bad = |message: String| Err(GlueException::invalid_input(message));
+    let key = match text.split_once("://") {
+        Some(("s3" | "s3a" | "s3n", rest)) => {
+            let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+            match &entry.location {
+                Some(table) if table.bucket == bucket => key,
+                _ => return bad(format!("{member} lies in another bucket than the table.")),
+            }
+        }
+        _ => text,
+    };
+    if key.is_empty() || key.len() > OBJECT_KEY_MAX_BYTES {
+        return bad(format!("{member} is a key (or the beginning of one) of 1 to {OBJECT_KEY_MAX_BYTES} bytes."));
+    }
+    Ok(key.to_owned())
 }
 
 /// What lifts a guard comes after a look at what it would do, and with a name under it.
@@ -336,5 +402,8 @@ pub(super) fn describe(app: &App, run: &RunRecord) -> Value {
         "progress": run.facts.live,
         "page": run.state.is_final().then(|| run_folder(&app.settings.reports, run).object(PAGE_NAME).to_string()),
         "findings": run.facts.findings,
+        "undo": run.facts.undo,
+        "restored": run.facts.restored.as_ref().map(tally),
+        "expired": run.facts.expired.as_ref().map(tally),
     })
 }

@@ -8,6 +8,8 @@ mod knowledge;
 mod left;
 mod others;
 mod pace;
+mod quarantine;
+mod restore;
 mod saving;
 mod signs;
 mod stored;
@@ -15,7 +17,7 @@ mod strangers;
 
 use super::items::{Cancellation, Lease, OptimizerItem, Progress, RunRecord, RunState};
 use super::source::entry_of;
-use super::{Interruption, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory};
+use super::{Interruption, Mode, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory};
 use crate::ports::{App, Deadline};
 use crate::store::{Consistency, Direction, Query, SortRange, Table};
 
@@ -99,6 +101,7 @@ pub async fn sweep(
     let mut attempt = Attempt::new(app, directory, deadline, record, lease, now_ms);
     attempt.dropped = dropped;
     let result = match (attempt.save_record().await, unread) {
+        (Ok(()), None) if attempt.record.mode == Mode::Restore => attempt.restore_all(entry).await,
         (Ok(()), None) => attempt.work(entry).await,
         (Ok(()), Some(error)) | (Err(error), _) => Err(error),
     };

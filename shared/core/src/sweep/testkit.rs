@@ -57,7 +57,10 @@ pub fn at(key: &str) -> ObjectKey {
 impl Lake {
     pub fn new() -> Self {
         let world = MemoryWorld::new(START_MS);
-        let app = App::new(world.ports.clone(), Settings::default());
+        // Deletes are for good here, except where a test is about undoing them.
+        let mut settings = Settings::default();
+        settings.undo.hours = 0;
+        let app = App::new(world.ports.clone(), settings);
         Self { world, app, directory: Arc::default() }
     }
 
@@ -236,11 +239,17 @@ fn null() -> Avro {
 
 /// Manifest of entries (status, content, key).
 pub fn manifest(entries: &[(i32, i32, String)]) -> Vec<u8> {
+    manifest_by(Some(7), entries)
+}
+
+/// Manifest whose entries say that this snapshot is theirs.
+pub fn manifest_by(snapshot: Option<i64>, entries: &[(i32, i32, String)]) -> Vec<u8> {
+    let snapshot = snapshot.map_or_else(null, |id| Avro::Union(1, Box::new(Avro::Long(id))));
     let entry = |(status, content, key): &(i32, i32, String)| {
         let bounds = record(vec![("key", Avro::Int(1)), ("value", Avro::Bytes(vec![1, 2, 3]))]);
         record(vec![
             ("status", Avro::Int(*status)),
-            ("snapshot_id", Avro::Union(1, Box::new(Avro::Long(7)))),
+            ("snapshot_id", snapshot.clone()),
             (
                 "data_file",
                 record(vec![
@@ -560,6 +569,26 @@ impl<W: Watch> ReadObjects for W {
 
 #[async_trait]
 impl<W: Watch> Objects for W {
+    async fn create_copy(&self, from: &ObjectKey, etag: &ETag, to: &ObjectKey) -> Result<ETag, ObjectError> {
+        self.before("create_copy").await;
+        self.objects().create_copy(from, etag, to).await
+    }
+
+    async fn versioning(&self, bucket: &str) -> Result<Versioning, ObjectError> {
+        self.before("versioning").await;
+        self.objects().versioning(bucket).await
+    }
+
+    async fn list_versions(&self, request: &VersionRequest) -> Result<VersionPage, ObjectError> {
+        self.before("list_versions").await;
+        self.objects().list_versions(request).await
+    }
+
+    async fn delete_version(&self, at: &ObjectKey, id: &VersionId) -> Result<(), ObjectError> {
+        self.before("delete_version").await;
+        self.objects().delete_version(at, id).await
+    }
+
     async fn put(&self, at: &ObjectKey, bytes: Bytes, options: &PutOptions) -> Result<ETag, ObjectError> {
         self.before("put").await;
         self.objects().put(at, bytes, options).await
@@ -599,7 +628,7 @@ impl Watch for Slow {
     async fn before(&self, request: &'static str) {
         match request {
             "head" => self.clock.advance_ms(self.head_ms),
-            "copy" | "delete" => {}
+            "copy" | "create_copy" | "delete" => {}
             _ => self.clock.advance_ms(self.step_ms),
         }
     }
@@ -613,4 +642,20 @@ pub fn counts(record: &items::RunRecord) -> BTreeMap<&str, i64> {
 /// Seconds on the clock of a lake.
 pub fn advance(clock: &ManualClock, seconds: i64) {
     clock.advance_ms(seconds * 1000);
+}
+
+/// The objects of the test kit, with a look at the hook right before a batch goes as well.
+pub struct UpToTheLast(pub Arc<Hooked>);
+
+#[async_trait]
+impl Watch for UpToTheLast {
+    fn objects(&self) -> &MemoryObjects {
+        &self.0.objects
+    }
+
+    async fn before(&self, request: &'static str) {
+        if matches!(request, "get" | "head" | "list" | "delete_batch") {
+            self.0.hook.tick(request).await;
+        }
+    }
 }

@@ -77,6 +77,7 @@ pub(super) fn body(name: &str) -> Option<Value> {
         "UpdateTableOptimizer" => json!({ "TableOptimizerConfiguration": optimizer() }),
         "BatchGetTableOptimizer" => json!({ "Entries": [{ "catalogId": "000000000000", "databaseName": "shop",
             "tableName": "orders", "type": "orphan_file_deletion" }] }),
+        "RestoreSweep" => json!({ "prefix": "s3://lake/orders/data/day=2026-11-02/", "why": "a commit was late" }),
         "StartSweep" | "StartDroppedTableSweep" => json!({ "mode": "dry_run" }),
         "ExplainSweep" => json!({ "key": "s3://lake/orders/data/00000-0-left-over.parquet" }),
         "GrantLease" => {

@@ -194,6 +194,11 @@ fn note(name: &str) -> Option<&'static str> {
         "CancelSweep" | "CancelDroppedTableSweep" => {
             "The run ends at its next step as `failed` with the reason `cancelled`; what it has deleted by then is gone."
         }
+        "RestoreSweep" => {
+            "Brings back what runs took away: of one run, below a prefix, or one key. It is a run of its own with the mode \
+             `restore`, whose report says of each file `restored`, `exists` (something has the key, and was left alone), \
+             `gone`, `not_recoverable` or `failed`."
+        }
         "ExplainSweep" => {
             "What a scheduled run would decide on one object now, and why. Reads the whole table to tell."
         }
@@ -280,6 +285,11 @@ fn own_input(name: &str) -> Value {
     let seconds = json!({ "type": "integer", "minimum": 60, "maximum": 604_800, "default": 900 });
     let uris = |most: u64| json!({ "type": "array", "maxItems": most, "items": { "type": "string" } });
     match name {
+        "RestoreSweep" => json!({ "type": "object", "properties": {
+            "run": { "type": "string", "minLength": 1, "maxLength": 128, "description": "Id of a run that deleted." },
+            "prefix": { "type": "string", "minLength": 1, "description": "How the files' keys begin, or their S3 URIs." },
+            "key": { "type": "string", "minLength": 1, "description": "Key of a file, or its S3 URI." },
+            "asked_by": words, "why": words } }),
         "ExplainSweep" => json!({ "type": "object", "required": ["key"], "properties": {
             "key": { "type": "string", "minLength": 1, "description": "Key of an object, or its S3 URI." },
             "sightings": sightings, "backfill": flag } }),

@@ -46,6 +46,7 @@ fn own_rules() -> impl Iterator<Item = (String, Value)> {
     let flag = json!({ "type": "boolean" });
     let rule = move |name: &str| match name {
         "sightings" => json!({ "type": "integer", "minimum": 1, "maximum": 2 }),
+        "undoInHours" => json!({ "type": "integer", "minimum": 0, "maximum": 876_000 }),
         name if name.ends_with("InHours") => hours.clone(),
         _ => flag.clone(),
     };
@@ -186,6 +187,7 @@ impl Schemas {
                     "properties": { "PartitionSpecs": specs, "NextToken": text } });
             }
             "StartSweep"
+            | "RestoreSweep"
             | "GetSweep"
             | "CancelSweep"
             | "StartDroppedTableSweep"

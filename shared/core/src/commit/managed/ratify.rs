@@ -19,6 +19,7 @@ use crate::commit::keys::{self, ProposalId, content_hash};
 use crate::commit::log_state;
 use crate::commit::proposal::{Proposal, Status, SyncState};
 use crate::commit::publish::{Published, look};
+use crate::commit::restored;
 use crate::commit::run::{self, Staged};
 use crate::commit::sync;
 use crate::commit::vectors::check_vectors;
@@ -338,6 +339,21 @@ impl<'a> Call<'a> {
     }
 
     async fn prove_files(
+        &self,
+        root: &Location,
+        candidate: &Candidate,
+        admission: &Admission,
+    ) -> Result<Vec<String>, FileError> {
+        let refused = match self.look_at_files(root, candidate, admission).await {
+            Ok(warnings) => return Ok(warnings),
+            Err(error) => error,
+        };
+        let mut warnings = restored::bring_back(self.ctx, root, candidate, refused).await?;
+        warnings.extend(self.look_at_files(root, candidate, admission).await?);
+        Ok(warnings)
+    }
+
+    async fn look_at_files(
         &self,
         root: &Location,
         candidate: &Candidate,

@@ -15,6 +15,7 @@ use crate::commit::log_store::{self, Look};
 use crate::commit::proposal::{Proposal, Status};
 use crate::commit::publish::{self, Published};
 use crate::commit::rebase;
+use crate::commit::restored;
 use crate::commit::row_level;
 use crate::commit::vectors::check_vectors;
 use crate::commit::view::View;
@@ -48,9 +49,9 @@ impl Run<'_> {
             return Ok(Step::Again);
         }
         self.ahead.read_footers(self.ctx, content, &view.unbroken_since).await;
-        match self.prove_files(view, candidate, &admission).await {
+        match self.prove_or_restore(view, candidate, &admission).await {
             Ok(warnings) => {
-                proposal.warnings = admission.warnings.iter().chain(warnings).cloned().collect();
+                proposal.warnings = admission.warnings.iter().cloned().chain(warnings).collect();
             }
             Err(FileError::Refused(refusal)) => {
                 return self.refuse(&view.head, &proposal, refusal, Status::Rejected).await;
@@ -105,6 +106,24 @@ impl Run<'_> {
         self.ctx.ports().clock.sleep_ms(FENCE_POLL_MS).await;
         self.fence_waited_ms += i64::try_from(FENCE_POLL_MS).unwrap_or(i64::MAX);
         Ok(true)
+    }
+
+    /// Looks at the files once more when some that were missing have come back from where a sweep put them.
+    async fn prove_or_restore(
+        &mut self,
+        view: &View,
+        candidate: &Candidate,
+        admission: &Admission,
+    ) -> Result<Vec<String>, FileError> {
+        let warnings = match self.prove_files(view, candidate, admission).await.map(<[String]>::to_vec) {
+            Ok(warnings) => warnings,
+            Err(refused) => {
+                let returned = restored::bring_back(self.ctx, &view.root, candidate, refused).await?;
+                self.returned.extend(returned);
+                self.prove_files(view, candidate, admission).await?.to_vec()
+            }
+        };
+        Ok(self.returned.iter().cloned().chain(warnings).collect())
     }
 
     /// Footers once; existence again whenever somebody else wrote to the head since the footers were read.

@@ -75,6 +75,7 @@ pub(super) async fn run(
         ahead,
         content,
         proved: None,
+        returned: Vec::new(),
         fence_waited_ms: 0,
         look: Look::IfNews,
         given: String::new(),
@@ -112,6 +113,8 @@ struct Run<'a> {
     content: Option<Arc<Content>>,
     /// The head under which all files were seen to exist, once they passed.
     proved: Option<Proof>,
+    /// What is to be said of files that a sweep had taken away and that came back.
+    returned: Vec<String>,
     fence_waited_ms: i64,
     /// Whether the log store is looked at for a reason of this run's own.
     look: Look,

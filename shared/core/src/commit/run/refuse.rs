@@ -86,6 +86,7 @@ pub(in crate::commit) async fn refuse_too_slow(
         ahead: &mut ahead,
         content: None,
         proved: None,
+        returned: Vec::new(),
         fence_waited_ms: 0,
         look: Look::IfNews,
         given: String::new(),

@@ -17,6 +17,7 @@ mod matrix;
 mod model;
 mod mutated;
 mod places;
+mod restored;
 mod rows;
 mod schema;
 mod schema_properties;

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
@@ -10,21 +10,136 @@ use super::{Faults, lock};
 use crate::limits;
 use crate::store::Clock;
 use crate::store::objects::{
-    ByteRange, Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Listed, Object, ObjectError, ObjectKey,
-    ObjectMeta, ObjectUsage, Objects, PresignedPut, PutCondition, PutOptions, ReadObjects, check_delete_batch,
-    check_object_key,
+    ByteRange, Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Listed, ListedVersion, Object, ObjectError,
+    ObjectKey, ObjectMeta, ObjectUsage, Objects, PresignedPut, PutCondition, PutOptions, ReadObjects, VersionId,
+    VersionMark, VersionPage, VersionRequest, VersionState, Versioning, check_delete_batch, check_object_key,
 };
 
 #[derive(Clone, Debug)]
 struct Stored {
     bytes: Bytes,
     meta: ObjectMeta,
+    version: VersionId,
+}
+
+/// A version that reads without an id do not find.
+#[derive(Clone, Debug)]
+enum Hidden {
+    Object(Stored),
+    Marker { id: VersionId, at_ms: i64 },
+}
+
+impl Hidden {
+    fn id(&self) -> &VersionId {
+        match self {
+            Hidden::Object(stored) => &stored.version,
+            Hidden::Marker { id, .. } => id,
+        }
+    }
+
+    fn listed(&self, key: &str, is_latest: bool) -> ListedVersion {
+        match self {
+            Hidden::Object(stored) => stored.listed(key, is_latest),
+            Hidden::Marker { id, at_ms } => ListedVersion {
+                key: key.to_owned(),
+                id: id.clone(),
+                is_latest,
+                last_modified_ms: *at_ms,
+                state: VersionState::DeleteMarker,
+            },
+        }
+    }
+}
+
+impl Stored {
+    fn listed(&self, key: &str, is_latest: bool) -> ListedVersion {
+        ListedVersion {
+            key: key.to_owned(),
+            id: self.version.clone(),
+            is_latest,
+            last_modified_ms: self.meta.last_modified_ms,
+            state: VersionState::Object { etag: self.meta.etag.clone(), size_bytes: self.meta.size_bytes },
+        }
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
     objects: BTreeMap<ObjectKey, Stored>,
+    /// Older versions and delete markers, the newest last.
+    hidden: BTreeMap<ObjectKey, Vec<Hidden>>,
+    versioning: BTreeMap<String, Versioning>,
+    versions_made: u64,
     usage: ObjectUsage,
+}
+
+/// What buckets without versions call theirs.
+fn null() -> VersionId {
+    VersionId("null".to_owned())
+}
+
+impl State {
+    fn versioning_of(&self, bucket: &str) -> Versioning {
+        self.versioning.get(bucket).copied().unwrap_or(Versioning::Off)
+    }
+
+    fn next_version(&mut self, bucket: &str) -> VersionId {
+        if self.versioning_of(bucket) != Versioning::Enabled {
+            return null();
+        }
+        self.versions_made += 1;
+        VersionId(format!("v{:08}", self.versions_made))
+    }
+
+    /// Makes way for another newest version.
+    fn displace(&mut self, at: &ObjectKey) {
+        let is_kept = self.versioning_of(&at.bucket) == Versioning::Enabled;
+        if !is_kept && let Some(hidden) = self.hidden.get_mut(at) {
+            hidden.retain(|one| *one.id() != null());
+        }
+        if let Some(stored) = self.objects.remove(at)
+            && (is_kept || stored.version != null())
+        {
+            self.hidden.entry(at.clone()).or_default().push(Hidden::Object(stored));
+        }
+    }
+
+    /// A delete without a version id.
+    fn remove(&mut self, at: &ObjectKey, now_ms: i64) -> Option<VersionId> {
+        if self.versioning_of(&at.bucket) == Versioning::Off {
+            self.objects.remove(at);
+            return None;
+        }
+        self.displace(at);
+        let id = self.next_version(&at.bucket);
+        self.hidden.entry(at.clone()).or_default().push(Hidden::Marker { id: id.clone(), at_ms: now_ms });
+        Some(id)
+    }
+
+    fn remove_version(&mut self, at: &ObjectKey, id: &VersionId) {
+        if self.objects.get(at).is_some_and(|stored| stored.version == *id) {
+            self.objects.remove(at);
+        } else if let Some(hidden) = self.hidden.get_mut(at) {
+            hidden.retain(|one| one.id() != id);
+        }
+        let Some(hidden) = self.hidden.get_mut(at) else { return };
+        if !self.objects.contains_key(at)
+            && let Some(Hidden::Object(_)) = hidden.last()
+            && let Some(Hidden::Object(stored)) = hidden.pop()
+        {
+            self.objects.insert(at.clone(), stored);
+        }
+    }
+
+    /// Every version of a key, the newest first.
+    fn versions_of(&self, at: &ObjectKey) -> Vec<ListedVersion> {
+        let current = self.objects.get(at);
+        let mut versions: Vec<ListedVersion> = current.map(|stored| stored.listed(&at.key, true)).into_iter().collect();
+        for one in self.hidden.get(at).into_iter().flatten().rev() {
+            versions.push(one.listed(&at.key, versions.is_empty()));
+        }
+        versions
+    }
 }
 
 /// S3's behaviour in memory: strong consistency, byte order, conditional writes and deletes. Every bucket exists.
@@ -50,16 +165,27 @@ impl MemoryObjects {
         lock(&self.state).objects.keys().filter(|at| at.bucket == bucket).map(|at| at.key.clone()).collect()
     }
 
+    /// Buckets keep no versions until this says so.
+    pub fn set_versioning(&self, bucket: &str, versioning: Versioning) {
+        lock(&self.state).versioning.insert(bucket.to_owned(), versioning);
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.clock.now_ms().div_euclid(1000) * 1000
+    }
+
     fn store(&self, state: &mut State, at: &ObjectKey, bytes: Bytes, metadata: BTreeMap<String, String>) -> ETag {
         let digest = hex::encode(Sha256::digest(&bytes));
         let etag = ETag(digest.chars().take(32).collect());
         let meta = ObjectMeta {
             etag: etag.clone(),
             size_bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
-            last_modified_ms: self.clock.now_ms().div_euclid(1000) * 1000,
+            last_modified_ms: self.now_ms(),
             metadata,
         };
-        state.objects.insert(at.clone(), Stored { bytes, meta });
+        state.displace(at);
+        let version = state.next_version(&at.bucket);
+        state.objects.insert(at.clone(), Stored { bytes, meta, version });
         etag
     }
 }
@@ -188,6 +314,21 @@ impl Objects for MemoryObjects {
         lost.map_or(Ok(etag), |error| Err(error.into()))
     }
 
+    async fn create_copy(&self, from: &ObjectKey, etag: &ETag, to: &ObjectKey) -> Result<ETag, ObjectError> {
+        let operation = format!("create_copy {to}");
+        let lost = self.faults.enter(&operation)?;
+        check_object_key(from, &operation)?;
+        check_object_key(to, &operation)?;
+        let mut state = lock(&self.state);
+        state.usage.copies += 1;
+        let stored = state.objects.get(from).cloned().ok_or_else(|| ObjectError::NotFound(from.clone()))?;
+        if stored.meta.etag != *etag || state.objects.contains_key(to) {
+            return Err(ObjectError::PreconditionFailed(to.clone()));
+        }
+        let etag = self.store(&mut state, to, stored.bytes, stored.meta.metadata);
+        lost.map_or(Ok(etag), |error| Err(error.into()))
+    }
+
     async fn delete(&self, at: &ObjectKey, if_match: Option<&ETag>) -> Result<(), ObjectError> {
         let operation = format!("delete {at}");
         let lost = self.faults.enter(&operation)?;
@@ -197,7 +338,7 @@ impl Objects for MemoryObjects {
         if let Some(etag) = if_match {
             check_condition(&state, at, &PutCondition::Matches(etag.clone()))?;
         }
-        state.objects.remove(at);
+        state.remove(at, self.now_ms());
         lost.map_or(Ok(()), |error| Err(error.into()))
     }
 
@@ -223,11 +364,60 @@ impl Objects for MemoryObjects {
                 .if_match
                 .as_ref()
                 .is_none_or(|etag| state.objects.get(&at).is_some_and(|stored| stored.meta.etag == *etag));
-            if matches {
-                state.objects.remove(&at);
-            }
-            results.push(if matches { Deleted::Gone } else { Deleted::Changed });
+            results.push(match matches.then(|| state.remove(&at, self.now_ms())) {
+                None => Deleted::Changed,
+                Some(None) => Deleted::Gone,
+                Some(Some(marker)) => Deleted::Marked(marker),
+            });
         }
         lost.map_or(Ok(results), |error| Err(error.into()))
+    }
+
+    async fn versioning(&self, bucket: &str) -> Result<Versioning, ObjectError> {
+        let lost = self.faults.enter(&format!("versioning s3://{bucket}"))?;
+        let mut state = lock(&self.state);
+        state.usage.versionings += 1;
+        let found = state.versioning_of(bucket);
+        lost.map_or(Ok(found), |error| Err(error.into()))
+    }
+
+    async fn list_versions(&self, request: &VersionRequest) -> Result<VersionPage, ObjectError> {
+        let lost = self.faults.enter(&format!("list_versions s3://{}/{}", request.bucket, request.prefix))?;
+        let mut state = lock(&self.state);
+        state.usage.version_lists += 1;
+        let most = request.max_keys.clamp(1, limits::LIST_PAGE_MAX_KEYS);
+        let keys: BTreeSet<&ObjectKey> = state.objects.keys().chain(state.hidden.keys()).collect();
+        let wanted = |at: &&&ObjectKey| at.bucket == request.bucket && at.key.starts_with(&request.prefix);
+        let mut page = VersionPage::default();
+        for at in keys.iter().filter(wanted) {
+            let mut versions = state.versions_of(at);
+            match &request.after {
+                Some(mark) if at.key < mark.key || (at.key == mark.key && mark.id.is_none()) => continue,
+                Some(mark) if at.key == mark.key => {
+                    let done = versions.iter().position(|one| Some(&one.id) == mark.id.as_ref());
+                    versions.drain(..done.map_or(versions.len(), |at| at + 1));
+                }
+                _ => {}
+            }
+            for version in versions {
+                if page.versions.len() == most {
+                    let last = page.versions.last();
+                    page.next = last.map(|one| VersionMark { key: one.key.clone(), id: Some(one.id.clone()) });
+                    return lost.map_or(Ok(page), |error| Err(error.into()));
+                }
+                page.versions.push(version);
+            }
+        }
+        lost.map_or(Ok(page), |error| Err(error.into()))
+    }
+
+    async fn delete_version(&self, at: &ObjectKey, id: &VersionId) -> Result<(), ObjectError> {
+        let operation = format!("delete_version {at}");
+        let lost = self.faults.enter(&operation)?;
+        check_object_key(at, &operation)?;
+        let mut state = lock(&self.state);
+        state.usage.version_deletes += 1;
+        state.remove_version(at, id);
+        lost.map_or(Ok(()), |error| Err(error.into()))
     }
 }

@@ -19,8 +19,10 @@ pub use optimizer::{
     SIGHTINGS_DEFAULT,
 };
 pub use places::{PLACES_MAX, PartitionsNoted, TablePlaces};
-pub use progress::{Folder, Live, Progress, Segment, Segments, Stage};
-pub use run::{ReportParts, RunFacts, RunOptions, RunRecord, RunState, Tally, Totals, is_run_id, new_run_id};
+pub use progress::{Folder, Live, Progress, RestoreCursor, Segment, Segments, Stage};
+pub use run::{
+    ReportParts, RestoreAsk, RunFacts, RunOptions, RunRecord, RunState, Tally, Totals, is_run_id, new_run_id,
+};
 pub use writer_lease::WriterLease;
 
 /// Partition keys of what goes with a table that is dropped, its optimizer of orphan files aside. What writers have announced

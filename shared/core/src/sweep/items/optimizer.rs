@@ -26,6 +26,9 @@ pub struct OptimizerConfig {
     pub quarantine_hours: i64,
     /// Empty objects that stand for folders go when they are old enough.
     pub sweep_folder_markers: bool,
+    /// How long what is deleted can come back, where the bucket keeps no versions; 0: not at all. `None`: as the
+    /// deployment says.
+    pub undo_hours: Option<i64>,
 }
 
 /// Of optimizers that say nothing else.
@@ -99,6 +102,7 @@ impl OptimizerItem {
             ("sightings".to_owned(), i64::from(self.config.sightings).into()),
             ("quarantine_hours".to_owned(), self.config.quarantine_hours.into()),
             ("sweep_folder_markers".to_owned(), self.config.sweep_folder_markers.into()),
+            ("undo_hours".to_owned(), self.config.undo_hours.map_or(Value::Null, Value::from)),
             ("location".to_owned(), text(&self.config.location)),
             ("run_rate_hours".to_owned(), self.config.run_rate_hours.into()),
             ("created_at_ms".to_owned(), self.created_at_ms.into()),
@@ -131,6 +135,7 @@ impl OptimizerItem {
                 sightings: if item.opt_int("sightings")? == Some(1) { 1 } else { SIGHTINGS_DEFAULT },
                 quarantine_hours: item.opt_int("quarantine_hours")?.unwrap_or(QUARANTINE_DEFAULT_HOURS),
                 sweep_folder_markers: has("sweep_folder_markers")?,
+                undo_hours: item.opt_int("undo_hours")?,
                 location: optional("location")?,
                 run_rate_hours: item.int("run_rate_hours")?,
             },
@@ -207,6 +212,7 @@ mod tests {
                 sightings: 1,
                 quarantine_hours: 48,
                 sweep_folder_markers: true,
+                undo_hours: Some(48),
             },
             created_at_ms: 5,
             updated_at_ms: 6,
@@ -219,9 +225,14 @@ mod tests {
         let bare = OptimizerItem { config, last_planned_ms: None, pending: vec![], ..full };
         assert_eq!(OptimizerItem::decode(&bare.encode()).unwrap(), bare);
         let mut earlier = bare.encode();
-        for member in
-            ["retention_hours", "allow_short_retention", "sightings", "quarantine_hours", "sweep_folder_markers"]
-        {
+        for member in [
+            "retention_hours",
+            "allow_short_retention",
+            "sightings",
+            "quarantine_hours",
+            "sweep_folder_markers",
+            "undo_hours",
+        ] {
             earlier.remove(member);
         }
         earlier.insert("retention_days".into(), 5.into());

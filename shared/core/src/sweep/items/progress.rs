@@ -136,6 +136,23 @@ pub struct Progress {
     pub lines_done: i64,
     /// How often everything was gathered anew since something was last deleted.
     pub restarts: i64,
+    /// The last file in quarantine that was looked at.
+    pub tended: Option<String>,
+    /// Of a run that restores: how far it is.
+    pub restoring: Option<RestoreCursor>,
+}
+
+/// How far a run that restores is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RestoreCursor {
+    /// The run whose report is being read, the part of it, and the lines of that which are done with.
+    pub run: Option<String>,
+    pub part: i64,
+    pub lines: i64,
+    /// What no report names is left, from behind this file in quarantine.
+    pub are_reports_done: bool,
+    pub listed: Option<String>,
 }
 
 impl Progress {

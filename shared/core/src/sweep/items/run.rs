@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::store::{
-    Condition, Consistency, DecodeError, Fields, Ids, Item, Items, Key, ReadItems, StoreError, Table, Value,
+    Condition, Consistency, DecodeError, Direction, Fields, Ids, Item, Items, Key, Query, ReadItems, SortRange,
+    StoreError, Table, Value,
 };
 use crate::sweep::items::progress::{Live, Progress, Segments};
 use crate::sweep::{Mode, Refusal, SweepError, SweepRequest};
@@ -89,6 +90,18 @@ pub struct RunOptions {
     pub after_dry_run: Option<String>,
     pub asked_by: Option<String>,
     pub why: Option<String>,
+    /// Of a run that restores: what.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restore: Option<RestoreAsk>,
+}
+
+/// What is to come back: of all runs, or of one; everything, or what these name. Keys are those of the table's bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RestoreAsk {
+    pub run: Option<String>,
+    pub prefix: Option<String>,
+    pub key: Option<String>,
 }
 
 /// What an attempt judged by.
@@ -107,6 +120,12 @@ pub struct RunFacts {
     pub findings: Vec<String>,
     /// How far the worker is, as of a moment ago; only while it is at work.
     pub live: Option<Live>,
+    /// How what it deleted can come back, by the name of [`crate::sweep::undo::Way`].
+    pub undo: Option<String>,
+    /// Files that came back, and their bytes.
+    pub restored: Option<Tally>,
+    /// Files whose time in quarantine was over.
+    pub expired: Option<Tally>,
 }
 
 impl RunFacts {
@@ -228,6 +247,27 @@ impl RunRecord {
     pub async fn load(items: &dyn ReadItems, table_id: &str, run_id: &str) -> Result<Option<Self>, SweepError> {
         let item = items.get(&Self::key(table_id, run_id), Consistency::Strong).await?;
         Ok(item.map(|item| Self::decode(table_id, run_id, &item)).transpose()?)
+    }
+
+    /// Every run of a table, the newest first.
+    pub async fn load_all(items: &dyn ReadItems, table_id: &str) -> Result<Vec<Self>, SweepError> {
+        let mut query = Query {
+            direction: Direction::Descending,
+            consistency: Consistency::Strong,
+            ..Query::new(Table::Catalog, Self::partition(table_id), SortRange::All)
+        };
+        let mut runs = Vec::new();
+        loop {
+            let page = items.query(&query).await?;
+            for (key, item) in &page.items {
+                let run_id = String::from_utf8_lossy(key.sk.as_bytes()).into_owned();
+                runs.push(Self::decode(table_id, &run_id, item)?);
+            }
+            query.start_after = page.next;
+            if query.start_after.is_none() {
+                return Ok(runs);
+            }
+        }
     }
 
     /// Writes the record if nobody has since it was read, with a new revision.

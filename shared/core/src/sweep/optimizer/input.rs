@@ -226,6 +226,10 @@ fn parse_rules(iceberg: Option<&Value>, old: Option<&OptimizerConfig>) -> Result
         sightings: if sightings == 1 { 1 } else { 2 },
         quarantine_hours: number(iceberg, "quarantineInHours", quarantine_hours, 1, RETENTION_DAYS_MAX * 24)?,
         sweep_folder_markers: flag(iceberg, "sweepFolderMarkers", was(|old| old.sweep_folder_markers))?,
+        undo_hours: match iceberg.and_then(|block| block.get("undoInHours")) {
+            None | Some(Value::Null) => old.and_then(|old| old.undo_hours),
+            Some(_) => Some(number(iceberg, "undoInHours", 0, 0, RETENTION_DAYS_MAX * 24)?),
+        },
     })
 }
 

@@ -22,6 +22,7 @@ use crate::sweep::refs::{Lens, References};
 use crate::sweep::sightings::Sightings;
 use crate::sweep::source::{DroppedSource, Moment, ReferenceSource, Role, SourceContext, source_for};
 use crate::sweep::survey::{ForeignRoots, Survey};
+use crate::sweep::undo::{Quarantine, Way};
 use crate::sweep::{
     DirectoryError, Interruption, Mode, Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat,
 };
@@ -64,6 +65,10 @@ pub(super) struct Attempt<'a> {
     pub(super) is_filter_stored: bool,
     /// Objects stored for later attempts.
     pub(super) blobs: u32,
+    /// How what is deleted can come back.
+    pub(super) way: Way,
+    /// The last key of the quarantine that was looked at.
+    pub(super) tended: Option<String>,
     /// The table, if it was dropped and its files are to go.
     pub(super) dropped: Option<DroppedTable>,
 }
@@ -110,6 +115,8 @@ impl<'a> Attempt<'a> {
             has_advanced: false,
             is_filter_stored: false,
             blobs: 0,
+            way: Way::Never,
+            tended: None,
             dropped: None,
         }
     }
@@ -166,10 +173,10 @@ impl<'a> Attempt<'a> {
             self.judge_all(known).await?;
         }
         let is_empty = self.judging.orphans.is_empty() && self.judging.orphan_parts.total() == 0;
-        if self.record.mode == Mode::DryRun || is_empty {
-            return Ok(());
+        if self.record.mode != Mode::DryRun && !is_empty {
+            self.delete_all(known).await?;
         }
-        self.delete_all(known).await
+        self.tend(known).await
     }
 
     /// Nothing of what earlier attempts found counts any more, but what they deleted.
@@ -181,6 +188,7 @@ impl<'a> Attempt<'a> {
         self.record.report.judged = Segments::default();
         (self.stage, self.ranges, self.judging) = (Stage::Loading, Vec::new(), Judging::default());
         (self.parts_done, self.lines_done, self.is_filter_stored, self.surveyed) = (0, 0, false, 0);
+        self.tended = None;
         if let Began::Run { at_ms } = self.began {
             self.started_ms = at_ms;
         }
@@ -252,6 +260,9 @@ impl<'a> Attempt<'a> {
         for mut one in sharing {
             let lens = Lens::new(&known.table, Vec::new());
             self.load_whole(one.source.as_mut(), known, lens).await?;
+            if let Some(untold) = one.source.untold() {
+                return Err(untold.why.clone().into());
+            }
             known.sources.push(one);
         }
         self.load_others(known).await?;
@@ -311,7 +322,8 @@ impl<'a> Attempt<'a> {
         }
         let (reports, bodies) = (&self.app.settings.reports, &self.app.settings.bodies);
         let mut protected = neighbours.inside.clone();
-        protected.extend([reports.clone(), bodies.clone()]);
+        let quarantine = Quarantine::of(&self.app.settings, &table.bucket).root;
+        protected.extend([reports.clone(), bodies.clone(), quarantine]);
         let places = TablePlaces::load_all(self.app.ports.items.as_ref()).await?;
         let objects = self.app.ports.objects.as_ref();
         Ok(Knowledge {
@@ -450,7 +462,7 @@ impl<'a> Attempt<'a> {
         Ok(optimizer)
     }
 
-    fn check_entry(&self, entry: Option<TableEntry>) -> Result<(TableEntry, Location), Refusal> {
+    pub(super) fn check_entry(&self, entry: Option<TableEntry>) -> Result<(TableEntry, Location), Refusal> {
         let named = format!("{}.{}", self.record.database, self.record.table);
         let entry = entry.filter(|entry| entry.id == self.record.table_id).ok_or_else(|| {
             let detail = format!("table {named} is gone, or was dropped and created again");

@@ -9,8 +9,9 @@ use crate::catalog::CatalogError;
 use crate::catalog::fences::{self, ScopeFence};
 use crate::store::{Deleted, Doomed, Listed, ObjectError, ObjectKey, ObjectMeta, PutOptions, StoreError};
 use crate::sweep::items::LeaseFence;
-use crate::sweep::report::{Kind, ReportWriter, failed_line, outcome_line};
+use crate::sweep::report::{Kind, ReportWriter, failed_line, marked_line, outcome_line, quarantined_line};
 use crate::sweep::source::Moment;
+use crate::sweep::undo::DELETED;
 use crate::sweep::{DirectoryError, Interruption, Refusal, RefusalReason, SweepError};
 
 /// Times that an object is tried before it is left to the next run.
@@ -25,13 +26,12 @@ const OTHERS_MAX_AGE_MS: i64 = 60_000;
 const CLOCK_AHEAD_MAX_MS: i64 = 300_000;
 
 /// Outcomes of orphans, as the report and the record name them.
-const DELETED: &str = "deleted";
 const CHANGED: &str = "changed";
 const GONE: &str = "already_gone";
 const FAILED: &str = "failed";
 
 /// Objects that the store could not look at, or not delete.
-type Failed<'o> = Vec<(&'o Listed, StoreError)>;
+pub(super) type Failed<'o> = Vec<(&'o Listed, StoreError)>;
 
 /// Other sweeps are at the bucket's fences.
 fn not_fenced(error: CatalogError) -> SweepError {
@@ -45,6 +45,7 @@ impl<'a> Attempt<'a> {
     /// Deletes orphans batch by batch; each batch is proved again right before.
     pub(super) async fn delete_all(&mut self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
         self.check_clock().await?;
+        self.choose_way(known).await?;
         let mut writer = ReportWriter::new(Kind::Outcomes, &self.app.settings.reports, &self.record);
         let result = self.delete_parts(known, &mut writer).await;
         // What was deleted is reported, however the rest went.
@@ -140,12 +141,7 @@ impl<'a> Attempt<'a> {
         batch: &[&'o Listed],
         writer: &mut ReportWriter,
     ) -> Result<Failed<'o>, SweepError> {
-        // Tables that changed, or appeared, while everything was judged, or earlier batches went.
-        let now_ms = self.app.ports.clock.now_ms();
-        if self.asked_ms.saturating_add(OTHERS_MAX_AGE_MS) < now_ms {
-            self.load_others(known).await?;
-            self.asked_ms = now_ms;
-        }
+        self.ask_others(known).await?;
         self.check_cancelled().await?;
         self.lease.renew(self.app.ports.items.as_ref(), self.app.ports.clock.now_ms()).await?;
         let result = match self.put_fences(known).await {
@@ -155,6 +151,16 @@ impl<'a> Attempt<'a> {
         // A fence that cannot be cleared runs out with the lease; the first error is the one to tell.
         let cleared = self.clear_fences(known).await;
         result.and_then(|failed| cleared.map(|()| failed))
+    }
+
+    /// Tables that changed, or appeared, while everything was judged, or earlier batches went.
+    pub(super) async fn ask_others(&mut self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+        let now_ms = self.app.ports.clock.now_ms();
+        if self.asked_ms.saturating_add(OTHERS_MAX_AGE_MS) < now_ms {
+            self.load_others(known).await?;
+            self.asked_ms = now_ms;
+        }
+        Ok(())
     }
 
     fn lease_fence(&self, table_id: &str) -> LeaseFence {
@@ -167,7 +173,7 @@ impl<'a> Attempt<'a> {
 
     /// Makes commits, leases, and tables and partitions that would appear here wait, as far as they pass through this
     /// product.
-    async fn put_fences(&self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+    pub(super) async fn put_fences(&self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
         let fence = ScopeFence {
             scope: known.scope.clone(),
             run_id: self.record.run_id.clone(),
@@ -184,7 +190,7 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    async fn clear_fences(&self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
+    pub(super) async fn clear_fences(&self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
         let mut result = Ok(());
         for sourced in &mut known.sources {
             let cleared = sourced.source.clear_fence().await;
@@ -199,7 +205,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Ages are only as good as our clock: what the run has just written shows the store's.
-    async fn check_clock(&self) -> Result<(), SweepError> {
+    pub(super) async fn check_clock(&self) -> Result<(), SweepError> {
         let asked_ms = self.app.ports.clock.now_ms();
         let at = self.app.settings.reports.object(&format!("{}/clock", self.record.table_id));
         let objects = self.app.ports.objects.as_ref();
@@ -223,13 +229,15 @@ impl<'a> Attempt<'a> {
         writer: &mut ReportWriter,
     ) -> Result<Failed<'o>, SweepError> {
         let (still_there, mut failed) = self.check_heads(known, batch, writer).await?;
+        // Before everything is asked once more, so that nothing lies between that and the deletion.
+        let still_there = self.set_aside(known, still_there, &mut failed, writer).await;
         self.check_unchanged(known).await?;
         self.load_leases(known).await?;
         known.refresh(Moment::Deleting).await?;
         let mut doomed = Vec::new();
-        for object in still_there {
+        for (object, copy) in still_there {
             let reason = known.judge(object);
-            if reason.is_kept() { self.spare(object, reason.as_str(), writer) } else { doomed.push(object) }
+            if reason.is_kept() { self.spare(object, reason.as_str(), writer) } else { doomed.push((object, copy)) }
         }
         if doomed.is_empty() {
             return Ok(failed);
@@ -240,7 +248,7 @@ impl<'a> Attempt<'a> {
         }
         let request: Vec<Doomed> = doomed
             .iter()
-            .map(|object| Doomed { key: object.key.clone(), if_match: Some(object.etag.clone()) })
+            .map(|(object, _)| Doomed { key: object.key.clone(), if_match: Some(object.etag.clone()) })
             .collect();
         let results = match self.app.ports.objects.delete_batch(&known.scope.bucket, &request).await {
             Ok(results) => results,
@@ -250,17 +258,30 @@ impl<'a> Attempt<'a> {
             }
             Err(error) => return Err(error.into()),
         };
-        for (object, result) in doomed.into_iter().zip(results) {
+        for ((object, copy), result) in doomed.into_iter().zip(results) {
             match result {
+                Deleted::Gone | Deleted::Marked(_) if copy.is_some() => {
+                    self.record.totals.deleted.add(object.size_bytes);
+                    let place = self.quarantine(known).place(&object.key, &self.record.table_id, &self.record.run_id);
+                    writer.line(&quarantined_line(object, &place, copy.as_ref()));
+                }
                 Deleted::Gone => {
                     self.record.totals.deleted.add(object.size_bytes);
                     writer.line(&outcome_line(object, DELETED));
+                }
+                Deleted::Marked(marker) => {
+                    self.record.totals.deleted.add(object.size_bytes);
+                    writer.line(&marked_line(object, DELETED, &marker));
                 }
                 Deleted::Changed => self.spare(object, CHANGED, writer),
                 Deleted::Failed(error) => failed.push((object, error)),
             }
         }
         Ok(failed)
+    }
+
+    pub(super) fn spare_changed(&mut self, object: &Listed, writer: &mut ReportWriter) {
+        self.spare(object, CHANGED, writer);
     }
 
     fn spare(&mut self, object: &Listed, outcome: &str, writer: &mut ReportWriter) {

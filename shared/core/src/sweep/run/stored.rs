@@ -214,6 +214,7 @@ impl<'a> Attempt<'a> {
         self.judging.by_folder = folders.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
         self.judging.orphan_parts = progress.orphans;
         (self.parts_done, self.lines_done) = (progress.parts_done, progress.lines_done);
+        self.tended = progress.tended;
         (self.stage, self.ranges, self.surveyed_ms) = (progress.stage, progress.ranges, progress.surveyed_ms);
         (self.is_filter_stored, known.has_news) = (true, false);
         Ok(true)

@@ -1,12 +1,14 @@
 //! Sweeps of whole tables in memory.
 
 mod audited;
+mod commits;
 mod comparing;
 mod deleting;
 mod delta;
 mod delta_log;
 mod dropped;
 mod elsewhere;
+mod feeds;
 mod fixtures;
 mod guards;
 mod interleaving;
@@ -26,4 +28,5 @@ mod sightings;
 mod slices;
 mod stores;
 mod strangers;
+mod undo;
 mod unmarked;

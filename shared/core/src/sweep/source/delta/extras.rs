@@ -11,8 +11,8 @@ use crate::iceberg::{IcebergError, load_metadata};
 use crate::store::ObjectKey;
 use crate::sweep::delays::RECENT_MS;
 use crate::sweep::refs::{Held, References};
-use crate::sweep::source::Role;
 use crate::sweep::source::staged::files_of_path;
+use crate::sweep::source::{Role, Untold, UntoldPlace};
 use crate::sweep::survey::{Survey, first_page};
 use crate::sweep::{Refusal, RefusalReason, SweepError};
 
@@ -64,13 +64,17 @@ impl DeltaSource<'_> {
 
     /// Files of the change feed are in no snapshot. Those of commits within the retention stay, also where a commit was
     /// decided long after its files had been written.
+    ///
+    /// Writers keep them below the table's location. So of a table elsewhere, what is missing matters only to those that lie
+    /// where it does or that it reaches, unless its feed was seen to leave its location.
     pub(super) async fn add_change_files(
-        &self,
+        &mut self,
         listing: &LogListing,
         snapshot: &Snapshot,
         retention_ms: i64,
         references: &mut References,
     ) -> Result<(), SweepError> {
+        self.untold = None;
         // Switched off, what was written before can be read still.
         if !snapshot.metadata.is_on("delta.enableChangeDataFeed") && !self.has_change_files().await? {
             return Ok(());
@@ -90,8 +94,13 @@ impl DeltaSource<'_> {
                  feed they name is not known",
                 self.entry
             );
-            return Err(Refusal::new(RefusalReason::MetadataIncomplete, detail).into());
+            let why = Refusal::new(RefusalReason::MetadataIncomplete, detail);
+            match self.role {
+                Role::Own => return Err(why.into()),
+                Role::Other => self.untold = Some(Untold { why, place: UntoldPlace::Known }),
+            }
         }
+        let mut leaves_home = false;
         let recent = listing.commits().filter(|(_, entry)| is_recent(entry));
         let recent: Vec<Version> = recent.map(|(version, _)| version).collect();
         for versions in recent.chunks(COMMITS_AT_ONCE) {
@@ -99,8 +108,12 @@ impl DeltaSource<'_> {
                 for cdc in &commit.actions.cdc {
                     let files = files_of_path(&self.root, &cdc.path, None).map_err(|why| self.unresolved(&why))?;
                     files.iter().for_each(|at| references.add(at));
+                    leaves_home |= files.iter().any(|at| self.root.relative(at).is_none());
                 }
             }
+        }
+        if let Some(untold) = self.untold.as_mut().filter(|_| leaves_home) {
+            untold.place = UntoldPlace::Anywhere;
         }
         references.seal();
         Ok(())
