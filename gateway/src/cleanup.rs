@@ -162,7 +162,6 @@ impl Cleanup {
 
     /// Whether what is left tells another state of a version than its checkpoint does, which is to go.
     async fn told_otherwise(&self, log: &Log<'_>, base: Version, version: Version) -> Result<Option<String>, String> {
-        let without = only(&log.left, |entry| entry.name.checkpoint().is_none_or(|found| found == base));
         let doomed = only(&log.is, |entry| {
             let is_left = log.left.entries.iter().any(|left| left.name == entry.name);
             entry.name.checkpoint() == Some(version) && !is_left
@@ -173,12 +172,33 @@ impl Cleanup {
             // Nobody can read it, so that nobody needs it.
             Err(_) => return Ok(None),
         };
-        Ok(match log.load(&without, version).await {
-            Ok(left) => difference(&left, &doomed)
-                .map(|what| format!("what would be left of the log says other {what} than it does")),
-            Err(SnapshotError::Store(error)) => return Err(error.to_string()),
-            Err(error) => Some(format!("the table cannot be read without it: {error}")),
-        })
+        let mut why = Some("the table cannot be read without it".to_owned());
+        for left in log.forms(base) {
+            match log.load(&left, base).await {
+                Ok(_) => {}
+                Err(SnapshotError::Store(error)) => return Err(error.to_string()),
+                // Not a whole one.
+                Err(_) => continue,
+            }
+            let found = match log.load(&left, version).await {
+                Ok(snapshot) => difference(&snapshot, &doomed),
+                Err(SnapshotError::Store(error)) => return Err(error.to_string()),
+                Err(error) => return Ok(Some(format!("the table cannot be read without it: {error}"))),
+            };
+            let found = match found {
+                None => match log.parsed_difference(&left, base, &doomed, None).await {
+                    Ok(found) => found,
+                    Err(Trouble::Store(text)) => return Err(text),
+                    Err(Trouble::Checkpoint(text)) => return Ok(Some(text)),
+                },
+                found => found,
+            };
+            if let Some(what) = found {
+                return Ok(Some(format!("what would be left of the log says other {what} than it does")));
+            }
+            why = None;
+        }
+        Ok(why)
     }
 
     /// The newest checkpoint of those left that the table can be read from, or why there is none.
@@ -293,13 +313,14 @@ impl Log<'_> {
         Ok(kept)
     }
 
-    /// What the checkpoint says otherwise in columns of their own types. Of a table too large to be compared file by file
-    /// these are not read either.
+    /// What the checkpoint says otherwise in columns of their own types; `missing` is what is said of files that are not
+    /// there otherwise. Of a table too large to be compared file by file these are not read either.
     async fn parsed_difference(
         &self,
         alone: &LogListing,
         version: Version,
         is: &Snapshot,
+        missing: Option<&'static str>,
     ) -> Result<Option<&'static str>, Trouble> {
         if is.covers != Covers::All {
             return Ok(None);
@@ -307,7 +328,7 @@ impl Log<'_> {
         let mut found = None;
         let mut each = |key: FileKey, said: Parsed<'_>| {
             if found.is_none() {
-                found = is.live.get(&key).map_or(Some("files"), |is| parsed_difference(&said, is));
+                found = is.live.get(&key).map_or(missing, |is| parsed_difference(&said, is));
             }
         };
         match read_parsed(self.objects, self.root, alone, version, &mut each).await {
@@ -382,7 +403,7 @@ impl Log<'_> {
                 continue;
             };
             let found = match difference(&from_checkpoint, is) {
-                None => self.parsed_difference(&alone, version, is).await?,
+                None => self.parsed_difference(&alone, version, is, Some("files")).await?,
                 found => found,
             };
             if let Some(what) = found {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use aws_sigv4::sign::v4::generate_signing_key;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST};
 use http::uri::PathAndQuery;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use s3s::auth::{S3Auth, SecretKey};
@@ -78,7 +79,7 @@ impl S3 for Nothing {}
 
 /// The body of a request, which the wire layer does not get to see: it would hold signed chunks, and hash what S3 hashes.
 #[derive(Clone)]
-struct Kept(Arc<Mutex<Option<Incoming>>>);
+struct Kept(Arc<Mutex<Option<(Body, Fate)>>>);
 
 struct Route {
     gateway: Arc<Gateway>,
@@ -231,10 +232,7 @@ fn member<'a>(authorization: &'a str, name: &str) -> Option<&'a str> {
 fn take_apart(clients: &Clients, mut request: S3Request<Body>) -> S3Result<Request> {
     let kept = request.extensions.remove::<Kept>();
     let body = kept.and_then(|kept| kept.0.lock().unwrap_or_else(PoisonError::into_inner).take());
-    let (body, fate) = match body {
-        Some(body) => patient(body, BODY_PATIENCE),
-        None => (Body::empty(), Fate::default()),
-    };
+    let (body, fate) = body.unwrap_or_else(|| (Body::empty(), Fate::default()));
     let mut query = decode_query(&request.uri)?;
     if matches!(clients, Clients::Pair { .. }) {
         check_signed(&request.headers, &query)?;
@@ -344,18 +342,30 @@ async fn serve_one(
     mut request: http::Request<Incoming>,
 ) -> Result<HttpResponse, HttpError> {
     if let Err(error) = check_connection(&gateway, &request) {
-        return answer(error).map_err(|error| HttpError::new(Box::new(error)));
+        let response = answer(error).map_err(|error| HttpError::new(Box::new(error)))?;
+        return Ok(last_unless(request.body().is_end_stream(), response));
     }
     if matches!(gateway.clients, Clients::Anybody) {
         without_signature(&mut request);
     }
     let (mut parts, body) = request.into_parts();
-    let kept = Kept(Arc::new(Mutex::new(Some(body))));
+    let (body, fate) = patient(body, BODY_PATIENCE);
+    let kept = Kept(Arc::new(Mutex::new(Some((body, fate.clone())))));
     parts.extensions.insert(kept.clone());
     let response = service.call(http::Request::from_parts(parts, Body::empty())).await?;
     // The route takes the body first of all: it never got that far.
     let was_seen = kept.0.lock().unwrap_or_else(PoisonError::into_inner).is_none();
-    if was_seen { Ok(response) } else { complete(response).await }
+    let response = if was_seen { response } else { complete(response).await? };
+    Ok(last_unless(fate.has_ended(), response))
+}
+
+/// Where the body of a request was not read to its end, its rest must not be taken for the next request, nor the next one for
+/// its rest (a client that waits to be told to go on may never send it).
+fn last_unless(has_ended: bool, mut response: HttpResponse) -> HttpResponse {
+    if !has_ended {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// Serves S3 on `listener` until `shutdown` resolves, then lets requests under way end, for ten seconds at most.

@@ -12,6 +12,8 @@ use percent_encoding::percent_decode_str;
 
 /// Times that a key is percent-decoded in search of another spelling.
 const DECODE_MOST: usize = 4;
+/// Places in a key where its path could end. A key with more of them, and a log in it, is no honest one.
+const ENDS_MOST: usize = 32;
 
 /// What a key names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,21 +95,40 @@ fn is_access_point(bucket: &str) -> bool {
 
 /// Whether a bucket's name is nothing that a path could be shortened by, and the only name of what lies in it.
 fn is_plain_bucket(bucket: &str) -> bool {
-    !is_access_point(bucket) && matches!(reduced(bucket).as_slice(), [one] if one.eq_ignore_ascii_case(bucket))
+    let readings = readings(bucket);
+    let [reading] = readings.as_slice() else { return false };
+    !is_access_point(bucket) && matches!(reading.as_slice(), [one] if one.eq_ignore_ascii_case(bucket))
+}
+
+fn looks_like_log_file(at: &ObjectKey) -> bool {
+    let readings = readings(&at.key);
+    let hides_one = has_more(&readings) && decoded(&at.key).contains(LOG_DIR);
+    hides_one || readings.iter().any(|segments| ends_like_log_file(segments))
+}
+
+fn has_more(readings: &[Vec<String>]) -> bool {
+    readings.len() > 1 + ENDS_MOST
 }
 
 /// Also other numbers of digits: some readers take any.
-fn looks_like_log_file(at: &ObjectKey) -> bool {
-    let segments = reduced(&at.key);
-    let [.., folder, name] = segments.as_slice() else { return false };
+fn ends_like_log_file(segments: &[String]) -> bool {
+    let [.., folder, name] = segments else { return false };
     let digits = name.strip_suffix(".json").unwrap_or_default();
     let is_commit = !digits.is_empty() && digits.chars().all(char::is_numeric);
     folder == LOG_DIR && (is_commit || LogName::parse(name).checkpoint().is_some())
 }
 
-/// The segments of a key as the most forgiving reader could see them: decoded until nothing changes, lower case, without
-/// empty and dot segments, blanks and control characters, and whatever follows `?` or `#`.
-fn reduced(key: &str) -> Vec<String> {
+/// The segments of a key as the most forgiving readers could see them: decoded until nothing changes, lower case, without
+/// empty and dot segments, blanks and control characters. For some a path ends where `?`, `#` or `;` begins something else,
+/// and for others these are characters like any other: whole first, and then up to each of them, of which one more than
+/// [`ENDS_MOST`] is looked at.
+fn readings(key: &str) -> Vec<Vec<String>> {
+    let text = decoded(key);
+    let ends = text.match_indices(['?', '#', ';']).take(ENDS_MOST + 1).filter_map(|(end, _)| text.get(..end));
+    [text.as_str()].into_iter().chain(ends).map(segments_of).collect()
+}
+
+fn decoded(key: &str) -> String {
     let mut text = key.to_owned();
     for _ in 0..DECODE_MOST {
         let decoded = percent_decode_str(&text).decode_utf8_lossy().into_owned();
@@ -116,7 +137,10 @@ fn reduced(key: &str) -> Vec<String> {
         }
         text = decoded;
     }
-    let text = text.split(['?', '#']).next().unwrap_or_default().replace('\\', "/").to_lowercase();
+    text.replace('\\', "/").to_lowercase()
+}
+
+fn segments_of(text: &str) -> Vec<String> {
     let mut segments: Vec<String> = Vec::new();
     for segment in text.split('/') {
         let segment: String = segment.chars().filter(|c| !c.is_control() && !c.is_whitespace()).collect();
@@ -141,13 +165,14 @@ pub struct Scope {
 #[derive(Clone, Debug)]
 struct Place {
     literal: Location,
-    reduced: Vec<String>,
+    /// As it is spelled: whole.
+    reading: Vec<String>,
 }
 
 impl Place {
     fn parse(uri: &str) -> Result<Place, LocationError> {
         let literal = Location::parse(uri)?;
-        Ok(Place { reduced: reduced(&literal.prefix), literal })
+        Ok(Place { reading: readings(&literal.prefix).into_iter().next().unwrap_or_default(), literal })
     }
 
     fn holds_literally(&self, at: &ObjectKey) -> bool {
@@ -155,9 +180,9 @@ impl Place {
     }
 
     /// `segments` begin with the bucket.
-    fn holds_reduced(&self, segments: &[String]) -> bool {
+    fn holds_reading(&self, segments: &[String]) -> bool {
         let Some((bucket, rest)) = segments.split_first() else { return false };
-        self.literal.bucket.eq_ignore_ascii_case(bucket) && rest.starts_with(&self.reduced)
+        self.literal.bucket.eq_ignore_ascii_case(bucket) && rest.starts_with(&self.reading)
     }
 }
 
@@ -172,19 +197,24 @@ impl Scope {
     /// it might be read) it is.
     pub fn guards(&self, at: &ObjectKey) -> bool {
         // Dots may lead out of the bucket, too: for whom they lead there, it lies in another one.
-        let within: Vec<String> = [at.bucket.to_lowercase()].into_iter().chain(reduced(&at.key)).collect();
-        let whole = reduced(&format!("{}/{}", at.bucket, at.key));
+        let bucket = at.bucket.to_lowercase();
+        let within = readings(&at.key).into_iter().map(|reading| [vec![bucket.clone()], reading].concat());
+        let whole = readings(&format!("{}/{}", at.bucket, at.key));
+        let has_more = has_more(&whole);
+        let seen = within.chain(whole);
+        let seen: Vec<Vec<String>> = seen.filter(|segments| ends_like_log_file(segments)).collect();
         let is_in = self.guarded.is_empty()
             || is_access_point(&at.bucket)
+            || has_more
             || self
                 .guarded
                 .iter()
-                .any(|place| place.holds_literally(at) || place.holds_reduced(&within) || place.holds_reduced(&whole));
+                .any(|place| place.holds_literally(at) || seen.iter().any(|segments| place.holds_reading(segments)));
         let is_out = self
             .passed
             .iter()
-            .any(|place| place.holds_literally(at) && place.holds_reduced(&within) && place.holds_reduced(&whole));
-        is_in && !is_out
+            .any(|place| place.holds_literally(at) && seen.iter().all(|segments| place.holds_reading(segments)));
+        is_in && (has_more || !is_out)
     }
 }
 
@@ -235,6 +265,16 @@ mod tests {
             "t/_delta_log/0.json",
             "t/_delta_log/000000000000000000001.json",
             "t/_delta_log/99999999999999999999.json",
+            // Where a path ends is seen in several ways.
+            "a#b/_delta_log/7.json",
+            "a?b//_delta_log/00000000000000000000.json",
+            "a;b/_delta_log/7.json",
+            "a%3Fb/_delta_log/7.json",
+            "a%2523b/_delta_log/7.json#x",
+            "a?b#c/_delta_log/7.json;v=1?x#y",
+            "t/_delta_log/7.json#/../../x",
+            "t/_delta_log/00000000000000000000.json;v=1",
+            "t/_delta_log/00000000000000000000.json#x/y",
             "t/_delta_log/٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠.json",
         ] {
             assert_eq!(named(key), Named::Lookalike, "{key}");
@@ -269,6 +309,26 @@ mod tests {
             assert_eq!(classify(&ObjectKey::new(bucket, key)), Named::Lookalike, "{bucket:?}");
         }
         assert!(matches!(classify(&ObjectKey::new("my.Lake-1", key)), Named::LogFile(_)));
+    }
+
+    #[test]
+    fn keys_whose_paths_could_end_anywhere_are_lookalikes() {
+        let many = |count: usize, rest: &str| format!("t{}/{rest}", "#".repeat(count));
+        for (key, is_one) in [
+            (many(ENDS_MOST, "_delta_log/x"), false),
+            (many(ENDS_MOST + 1, "_delta_log/x"), true),
+            (many(1_000, "_delta_log/7.json"), true),
+            (many(1_000, "data/part-0.parquet"), false),
+        ] {
+            assert_eq!(named(&key) == Named::Lookalike, is_one, "{key}");
+        }
+        let some = Scope::new(&["s3://lake/gold".into()], &["s3://lake/gold/raw".into()]).unwrap();
+        for place in ["silver", "gold/raw"] {
+            assert!(
+                some.guards(&ObjectKey::new("lake", format!("{place}/{}", many(1_000, "_delta_log/x")))),
+                "{place}"
+            );
+        }
     }
 
     #[test]
@@ -319,10 +379,21 @@ mod tests {
             (".", "lake/gold/t", true),
             ("", "lake/gold/t", true),
             ("lake", "../lake/gold/raw/t", true),
+            ("lake", "x#/../gold/t", true),
+            ("lake", "x%3f/../gold/t", true),
+            ("lake", "gold;x/t", false),
+            ("lake", "gold/raw/#/../../t", true),
+            ("lake", "gold/raw/a#b", false),
             // Whose bucket that is nobody knows.
             ("ap-0a1b-s3alias", "silver/t", true),
         ] {
             assert_eq!(some.guards(&at(bucket, key)), guarded, "{bucket}/{key}");
+        }
+        let odd = Scope::new(&["s3://lake/a#b".into()], &["s3://lake/a#b/raw".into()]).unwrap();
+        for (key, guarded) in
+            [("a#b/t", true), ("a/t", false), ("a%23b/t", true), ("a#c/t", false), ("b/t", false), ("a#b/raw/t", false)]
+        {
+            assert_eq!(odd.guards(&at("lake", key)), guarded, "{key}");
         }
         assert!(Scope::new(&["/tmp".into()], &[]).is_err());
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -44,16 +45,31 @@ impl From<Broken> for S3Error {
 
 /// What became of a request's body: written where it is read, and asked where the reading failed for somebody else.
 #[derive(Clone, Debug, Default)]
-pub struct Fate(Arc<OnceLock<Broken>>);
+pub struct Fate(Arc<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    broken: OnceLock<Broken>,
+    has_ended: AtomicBool,
+}
 
 impl Fate {
     pub fn broken(&self) -> Option<&Broken> {
-        self.0.get()
+        self.0.broken.get()
+    }
+
+    /// Whether it was read to its end.
+    pub fn has_ended(&self) -> bool {
+        self.0.has_ended.load(Ordering::Acquire)
+    }
+
+    fn note_end(&self) {
+        self.0.has_ended.store(true, Ordering::Release);
     }
 
     fn note(&self, broken: Broken) {
         // The first one is the reason of the others.
-        drop(self.0.set(broken));
+        drop(self.0.broken.set(broken));
     }
 
     /// Notes what is wrong with the frames of a body.
@@ -92,6 +108,10 @@ where
         let this = &mut *self;
         if let Poll::Ready(frame) = Pin::new(&mut this.inner).poll_frame(cx) {
             this.waiting = None;
+            // Who knows the length does not ask again after the last piece.
+            if frame.is_none() || this.inner.is_end_stream() {
+                this.fate.note_end();
+            }
             return Poll::Ready(frame.map(|frame| {
                 frame.map_err(|error| {
                     let error = error.into();
@@ -128,6 +148,9 @@ where
     B::Error: Into<StdError>,
 {
     let fate = Fate::default();
+    if body.is_end_stream() {
+        fate.note_end();
+    }
     let body = Patient { inner: body, patience, waiting: None, fate: fate.clone() };
     (Body::http_body_unsync(body), fate)
 }
@@ -163,8 +186,23 @@ mod tests {
     async fn a_body_that_comes_is_as_it_was() {
         let (body, fate) = patient(Full::new(Bytes::from_static(b"abc")), BODY_PATIENCE);
         assert_eq!(http_body::Body::size_hint(&body).exact(), Some(3));
+        assert!(!fate.has_ended());
         assert_eq!(body.collect().await.unwrap().to_bytes(), "abc");
-        assert!(fate.broken().is_none());
+        assert!(fate.broken().is_none() && fate.has_ended());
+    }
+
+    #[tokio::test]
+    async fn a_body_has_ended_with_its_last_piece() {
+        let (mut body, fate) = patient(Full::new(Bytes::from_static(b"abc")), BODY_PATIENCE);
+        body.frame().await.unwrap().unwrap();
+        assert!(fate.has_ended(), "nobody has to ask for more");
+        assert!(patient(Full::new(Bytes::new()), BODY_PATIENCE).1.has_ended(), "there is none");
+        let (body, fate) = patient(Full::new(Bytes::from_static(b"abc")), BODY_PATIENCE);
+        drop(body);
+        assert!(!fate.has_ended());
+        let frames = stream::iter([Err::<Frame<Bytes>, StdError>("reset".into())]);
+        let (mut body, fate) = patient(StreamBody::new(frames), BODY_PATIENCE);
+        assert!(body.frame().await.unwrap().is_err() && !fate.has_ended());
     }
 
     #[test]

@@ -71,8 +71,11 @@ class Raw:
         with socket.create_connection((host, int(port)), timeout=60) as connection:
             connection.sendall(data)
             answer = b""
-            while data := connection.recv(65536):
-                answer += data
+            try:
+                while data := connection.recv(65536):
+                    answer += data
+            except ConnectionResetError:
+                pass  # what it did not read any more
         return answer
 
     def __call__(self, method, path, body=b"", headers=(), query="", unsigned=()):

@@ -233,6 +233,22 @@ def test_requests_that_hide_in_others(delta, raw, clients, unchanged):
     clients.s3.delete_object(Bucket=LAKE, Key=path.removeprefix(f"/{LAKE}/"))
 
 
+def test_a_body_that_was_not_read_is_not_the_next_request(delta, raw, guarded, unchanged):
+    """A client that asks before it sends a body is refused and never sends it: what comes next is another request."""
+    body = hashlib.sha256(COMMIT).hexdigest()
+    next_one, _ = raw.head("GET", f"/{LAKE}/{log(delta, 0)}", None, (), "", EMPTY)
+    for path, headers in ((log(delta, 0), {"if-match": "*"}), (log(delta, 2), {"x-amz-acl": "public-read"}), (f"{delta.prefix}/_delta_log/7.json", {})):
+        for expect in (["expect: 100-continue"], []):
+            head, _ = raw.head("PUT", f"/{LAKE}/{path}", len(COMMIT), headers, "", body, expect)
+            answer = raw.send((head + "\r\n").encode() + (next_one + "connection: close\r\n\r\n").encode())
+            # One answer, after which the connection is closed.
+            assert len(re.findall(rb"HTTP/1.1 ", answer)) == 1 and b"connection: close" in answer, (path, expect, answer)
+    # What was read leaves the connection open.
+    head, _ = raw.head("PUT", f"/{LAKE}/{log(delta, 2)}", len(BROKEN), (), "", hashlib.sha256(BROKEN).hexdigest())
+    answer = raw.send((head + "\r\n").encode() + BROKEN + (next_one + "connection: close\r\n\r\n").encode())
+    assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"403", b"200"], answer
+
+
 def test_other_names_of_buckets_are_none(delta, raw, unchanged):
     for bucket in ("lake-0a1b2c-s3alias", "lake--ol-s3", "arn:aws:s3:eu-west-1:111122223333:accesspoint", "LAKE.mrap"):
         status, answer = raw("PUT", f"/{bucket}/{log(delta, 2)}", COMMIT)

@@ -137,6 +137,7 @@ def lookalikes(delta):
         f"{table}/x/../_delta_log/{name}", f"/{table}/_delta_log/{name}", f"{table}/_DELTA_LOG/{name}", f"{table}/_delta_log/{name.upper()}",
         f"{table}/_delta_log%2F{name}", f"{table}/%5Fdelta_log/{name}", f"{table}/_delta_log/{name}/", f"{table}/_delta_log/{name} ",
         f"{table}\\_delta_log\\{name}", f"{table}/_delta_log/1.json", f"{table}/_delta_log/0{name}", f"{table}/_delta_log/{'9' * 20}.json",
+        f"{table}#b/_delta_log/7.json", f"{table}?b//_delta_log/{name}", f"{table}%3Fb/_delta_log/7.json", f"{table}/_delta_log/{name};v=1",
     ]
 
 

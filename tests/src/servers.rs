@@ -62,22 +62,25 @@ impl Drop for Server {
 
 /// An embedded DynamoDB in memory.
 pub fn dynamodb() -> Server {
-    dynamodb_beside().0
+    dynamodb_beside(None).0
 }
 
-/// The same with its tables, to be read without the wire.
-pub fn dynamodb_beside() -> (Server, Tables) {
+/// The same with its tables, to be read without the wire; in a file of this folder, if there is one, which is removed with it.
+pub fn dynamodb_beside(folder: Option<tempfile::TempDir>) -> (Server, Tables) {
     let (tell, told) = std::sync::mpsc::channel();
+    let path = folder.as_ref().map(|folder| folder.path().join("dynamodb.sqlite"));
+    let storage = path.map_or(Storage::Memory, Storage::File);
     let server = Server::start(Box::new(move |listener, stopped| {
         Box::pin(async move {
             let stop = async {
                 // The sender is gone where the test panicked: the end as well.
                 let _ = stopped.await;
             };
-            let running = lakewarden_local::dynamodb::start(Storage::Memory, listener.into_std().unwrap(), stop);
+            let running = lakewarden_local::dynamodb::start(storage, listener.into_std().unwrap(), stop);
             let running = running.unwrap();
             tell.send(running.tables()).unwrap();
             running.join().await.unwrap();
+            drop(folder);
         })
     }));
     (server, told.recv().unwrap())

@@ -213,6 +213,26 @@ async fn what_would_be_left_must_say_the_same() {
 }
 
 #[tokio::test]
+async fn what_would_be_left_must_say_the_same_in_columns_and_in_every_form() {
+    let table = Table::new().await;
+    table.checkpoint(5, FIRST, |_| ()).await;
+    table.lose(0..=2).await;
+    // Nobody compares what JSON says in members of columns.
+    table.checkpoint(3, FIRST, |rows| rows[4]["add"]["stats_parsed"] = json!({"numRecords": 1})).await;
+    let kept = table.keep([], &[(5, FIRST)]).await;
+    assert!(kept.checkpoints.values().all(|why| why.contains("in JSON")) && kept.checkpoints.len() == 1, "{kept:?}");
+    table.checkpoint(3, FIRST, |_| ()).await;
+    table.checkpoint(3, SECOND, forged).await;
+    let kept = table.keep([], &[(5, FIRST)]).await;
+    assert!(
+        kept.checkpoints.values().all(|why| why.contains("other files")) && kept.checkpoints.len() == 1,
+        "{kept:?}"
+    );
+    table.world.objects.delete(&table.key(&checkpoint_name(3, SECOND)), None).await.unwrap();
+    assert_eq!(table.keep([], &[(5, FIRST)]).await, Kept::default());
+}
+
+#[tokio::test]
 async fn where_nothing_is_left_to_compare_with_only_remains_go() {
     let table = Table::new().await;
     table.checkpoint(3, FIRST, |_| ()).await;

@@ -2,11 +2,14 @@
 //!
 //! The functions of the laptop run in the same process as the tables. Reads of many items would spend most of their time in
 //! two clients' worth of HTTP and JSON, so they go to the crate's own interface instead: the same requests and the same
-//! checks, without signing, sending and parsing. Writes, and everything that others read, stay on the wire.
+//! checks, without signing, sending and parsing. Queries of partitions go past the crate to its file ([`super::readers`]).
+//! Writes, and everything that others read, stay on the wire.
 //! The contract suite holds this to what it holds the adapter on the SDK to.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -19,13 +22,23 @@ use lakewarden_aws::{Form, TableNames, Taken, decode_item, encode_key, encode_ra
 use lakewarden_core::limits;
 use lakewarden_core::store::rules::{self, QueryStart};
 use lakewarden_core::store::{
-    BatchGet, Condition, Consistency, Direction, Item, ItemUsage, Items, Key, Page, Query, ReadItems, StoreError,
-    StoreErrorKind, Table, TransactError, Write, WriteError,
+    BatchGet, Condition, Consistency, Direction, Item, ItemUsage, Items, Key, LateItem, LatePage, Page, Query,
+    ReadItems, Sort, StoreError, StoreErrorKind, StoredItems, Table, TransactError, Write, WriteError,
 };
+
+use super::readers::{Readers, Rows, read_page};
+use super::stored;
 
 /// The tables as long as their server runs, for whoever is in the same process.
 #[derive(Clone, Default)]
-pub struct Tables(Arc<Mutex<Option<Database>>>);
+pub struct Tables(Arc<Mutex<Option<Open>>>);
+
+/// Readers are closed first: the last connection to the file is then one that may tidy up.
+#[derive(Clone)]
+struct Open {
+    readers: Option<Arc<Readers>>,
+    database: Database,
+}
 
 impl fmt::Debug for Tables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,8 +47,16 @@ impl fmt::Debug for Tables {
 }
 
 impl Tables {
-    pub(super) fn of(database: &Database) -> Self {
-        Self(Arc::new(Mutex::new(Some(database.clone()))))
+    /// `path`: of their file, if they are in one.
+    pub(super) fn of(database: &Database, path: Option<&Path>) -> Self {
+        let readers = path.and_then(|path| match Readers::open(path) {
+            Ok(readers) => Some(Arc::new(readers)),
+            Err(error) => {
+                tracing::warn!(%error, "items are read through the embedded DynamoDB, which takes longer");
+                None
+            }
+        });
+        Self(Arc::new(Mutex::new(Some(Open { readers, database: database.clone() }))))
     }
 
     pub(super) fn close(&self) {
@@ -47,7 +68,7 @@ impl Tables {
         DirectItems { tables: self.clone(), names, through, usage: Arc::default() }
     }
 
-    fn get(&self) -> Option<Database> {
+    fn get(&self) -> Option<Open> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -80,9 +101,39 @@ impl DirectItems {
     ) -> Result<T, StoreError> {
         let unavailable =
             |why: &str| StoreError::new(StoreErrorKind::Unavailable, operation, format!("the embedded tables {why}"));
-        let database = self.tables.get().ok_or_else(|| unavailable("are closed"))?;
+        let Open { database, .. } = self.tables.get().ok_or_else(|| unavailable("are closed"))?;
         let answer = tokio::task::spawn_blocking(move || request(&database)).await;
         answer.map_err(|error| unavailable(&error.to_string()))?.map_err(|error| refused(operation, &error))
+    }
+
+    /// Reads a page from the file itself and makes something of it. None if that has to be read through the crate.
+    async fn read_page<T: Send + 'static>(
+        &self,
+        query: &Query,
+        make: impl FnOnce(Rows) -> Option<T> + Send + 'static,
+    ) -> Option<(T, u64)> {
+        let readers = self.tables.get()?.readers.filter(|_| Readers::can_read(query))?;
+        let (name, query) = (self.names.name(query.table), query.clone());
+        let read = readers.read(move |connection| {
+            let rows = read_page(connection, &name, &query)?;
+            let half_units = rows.read_half_units;
+            Ok(make(rows).map(|made| (made, half_units)))
+        });
+        match read.await {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::debug!(%error, "rows of the embedded DynamoDB were not read directly");
+                None
+            }
+        }
+    }
+
+    fn count_page(&self, items: usize, half_units: u64) {
+        self.count(|usage| {
+            usage.queries += 1;
+            usage.items_read += u64::try_from(items).unwrap_or(u64::MAX);
+            usage.read_half_units += half_units;
+        });
     }
 
     fn charge(&self, capacity: &ConsumedCapacity) {
@@ -170,6 +221,11 @@ impl ReadItems for DirectItems {
             }
             QueryStart::End => return Ok(Page::default()),
         };
+        let (table, pk) = (query.table, query.pk.clone());
+        if let Some((page, half_units)) = self.read_page(query, move |rows| decode_page(table, &pk, &rows)).await {
+            self.count_page(page.items.len(), half_units);
+            return Ok(page);
+        }
         let range = encode_range::<Embedded>(query);
         let request = QueryRequest {
             table_name: self.names.name(query.table),
@@ -197,6 +253,23 @@ impl ReadItems for DirectItems {
         Ok(page)
     }
 
+    async fn skim(&self, query: &Query, field: &'static str) -> Result<LatePage, StoreError> {
+        let operation = format!("query {}", query.table.as_str());
+        query.check(&operation)?;
+        if query.start() == QueryStart::End {
+            return Ok(LatePage::default());
+        }
+        let table = query.table;
+        let skimmed = self.read_page(query, move |rows| skim_page(operation, table, rows, field)).await;
+        if let Some((page, half_units)) = skimmed {
+            self.count_page(page.items.len(), half_units);
+            return Ok(page);
+        }
+        let page = self.query(query).await?;
+        let items = page.items.into_iter().map(|(key, item)| (key.sk, LateItem::Decoded(item))).collect();
+        Ok(LatePage { items, next: page.next })
+    }
+
     /// Of both ways together.
     fn item_usage(&self) -> ItemUsage {
         let own = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
@@ -221,6 +294,73 @@ impl Items for DirectItems {
     async fn transact(&self, writes: &[Write], token: &str) -> Result<(), TransactError> {
         self.through.transact(writes, token).await
     }
+}
+
+fn decode_page(table: Table, pk: &str, rows: &Rows) -> Option<Page> {
+    let mut page = Page { items: Vec::with_capacity(rows.rows.len()), next: rows.next.clone() };
+    for row in &rows.rows {
+        let item = stored::decode(table, rows.json(row)?)?;
+        page.items.push((Key::new(table, pk, row.sk.clone()), item));
+    }
+    Some(page)
+}
+
+/// Rows of which the texts of one attribute are known.
+#[derive(Debug)]
+struct Skimmed {
+    operation: String,
+    table: Table,
+    /// Their JSON, and behind it the texts.
+    text: String,
+    items: Vec<SkimmedItem>,
+    /// Where the texts of all items are, in order.
+    texts: Vec<Range<usize>>,
+}
+
+#[derive(Debug)]
+struct SkimmedItem {
+    json: Range<usize>,
+    texts: Range<usize>,
+}
+
+impl StoredItems for Skimmed {
+    fn texts(&self, at: usize) -> Vec<&str> {
+        let texts = self.items.get(at).and_then(|item| self.texts.get(item.texts.clone())).unwrap_or_default();
+        texts.iter().map(|text| self.text.get(text.clone()).unwrap_or_default()).collect()
+    }
+
+    fn item(&self, at: usize) -> Result<Item, StoreError> {
+        let json = self.items.get(at).and_then(|item| self.text.get(item.json.clone())).unwrap_or_default();
+        if let Some(item) = stored::decode(self.table, json) {
+            return Ok(item);
+        }
+        let invalid = |message: String| StoreError::new(StoreErrorKind::Invalid, self.operation.as_str(), message);
+        let attributes = serde_json::from_str::<HashMap<String, AttributeValue>>(json);
+        let attributes = attributes.map_err(|error| invalid(format!("what is stored is no item: {error}")))?;
+        decode_item::<Embedded>(&self.operation, self.table, attributes).map(|(_, item)| item)
+    }
+}
+
+/// None if the texts of some item are not found.
+fn skim_page(operation: String, table: Table, rows: Rows, field: &str) -> Option<LatePage> {
+    let Rows { mut text, rows, next, .. } = rows;
+    let (mut keys, mut items) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
+    let (mut texts, mut found) = (Vec::new(), String::new());
+    for row in rows {
+        let first = texts.len();
+        stored::skim(text.get(row.start..row.end)?, field, |value| {
+            let start = text.len() + found.len();
+            found.push_str(value);
+            texts.push(start..start + value.len());
+        })?;
+        keys.push(Sort::Bytes(row.sk));
+        items.push(SkimmedItem { json: row.start..row.end, texts: first..texts.len() });
+    }
+    text.push_str(&found);
+    let count = items.len();
+    let page: Arc<dyn StoredItems> = Arc::new(Skimmed { operation, table, text, items, texts });
+    let item = |at| LateItem::Stored { page: page.clone(), at };
+    Some(LatePage { items: keys.into_iter().zip((0..count).map(item)).collect(), next })
 }
 
 /// The crate's form of values.

@@ -9,6 +9,8 @@
 //! `disable_bulk_loading` does not restore it (it sets `NORMAL`); neither is called.
 
 mod direct;
+mod readers;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -115,7 +117,8 @@ fn start_with_drain(
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let (database, lock) = open(&storage)?;
-    let tables = Tables::of(&database);
+    let path = if let Storage::File(path) = &storage { Some(path.as_path()) } else { None };
+    let tables = Tables::of(&database, path);
     let closing = tables.clone();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::config::{BehaviorVersion, Credentials, Region, timeout::Ti
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType,
 };
-use lakewarden_core::store::{Ids, RandomIds};
+use lakewarden_core::store::{Ids, Query, RandomIds, SortRange, Table};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -179,4 +179,70 @@ async fn acknowledged_writes_survive_a_kill() {
         assert!(server.has(key).await, "{key} was acknowledged");
     }
     server.end().await;
+}
+
+/// A file with one item in the table `partitions`, and its server.
+async fn with_an_item(file: &Path) -> Server {
+    let server = begin(Storage::File(file.to_path_buf())).unwrap();
+    let key =
+        |name: &str, key_type| KeySchemaElement::builder().attribute_name(name).key_type(key_type).build().unwrap();
+    let definition =
+        |name: &str, kind| AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build().unwrap();
+    let create = server.client.create_table().table_name("partitions").billing_mode(BillingMode::PayPerRequest);
+    let create = create.key_schema(key("pk", KeyType::Hash)).key_schema(key("sk", KeyType::Range));
+    let create = create.attribute_definitions(definition("pk", ScalarAttributeType::S));
+    create.attribute_definitions(definition("sk", ScalarAttributeType::B)).send().await.unwrap();
+    let put = server.client.put_item().table_name("partitions").item("pk", AttributeValue::S("p".into()));
+    let put = put.item("sk", AttributeValue::B(vec![1, 171].into())).item("a", AttributeValue::S("é".into()));
+    put.send().await.unwrap();
+    server
+}
+
+fn all_of_p() -> Query {
+    Query::new(Table::Partitions, "p", SortRange::All)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_read_beside_the_crate_while_it_writes() {
+    let folder = Folder::new();
+    let file = folder.0.join("dynamodb.sqlite");
+    let server = with_an_item(&file).await;
+    let readers = std::sync::Arc::new(readers::Readers::open(&file).unwrap());
+    let rows = readers.clone().read(|connection| readers::read_page(connection, "partitions", &all_of_p()));
+    let rows = rows.await.unwrap();
+    assert_eq!((rows.rows.len(), rows.read_half_units, rows.next.is_none()), (1, 2, true));
+    assert_eq!(rows.rows[0].sk, [1, 171]);
+    let item = stored::decode(Table::Partitions, rows.json(&rows.rows[0]).unwrap()).unwrap();
+    assert_eq!(item.get("a"), Some(&"é".into()));
+    // Many at once, while rows come and go.
+    let writes = async {
+        for n in 0..50_u8 {
+            let put = server.client.put_item().table_name("partitions").item("pk", AttributeValue::S("p".into()));
+            put.item("sk", AttributeValue::B(vec![2, n].into())).send().await.unwrap();
+            let count = |connection: &rusqlite::Connection| {
+                readers::read_page(connection, "partitions", &all_of_p()).map(|rows| rows.rows.len())
+            };
+            let counts = futures::future::join_all((0..20).map(|_| readers.clone().read(count))).await;
+            assert!(counts.into_iter().all(|count| count.unwrap() == usize::from(n) + 2));
+        }
+    };
+    writes.await;
+    // Whoever reads holds up neither the end nor the next start.
+    server.end().await;
+    drop(readers);
+    let again = begin(Storage::File(file)).unwrap();
+    again.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_layout_of_the_file_is_not_read() {
+    let folder = Folder::new();
+    let file = folder.0.join("dynamodb.sqlite");
+    with_an_item(&file).await.end().await;
+    assert!(readers::Readers::open(&file).is_ok());
+    let connection = rusqlite::Connection::open(&file).unwrap();
+    connection.execute("UPDATE _config SET value = '12' WHERE key = 'schema_version'", []).unwrap();
+    let refused = readers::Readers::open(&file).unwrap_err();
+    assert_eq!(refused.to_string(), "the layout of the file is 12");
+    assert!(readers::Readers::open(&folder.0.join("none")).is_err());
 }

@@ -4,6 +4,7 @@ mod batches;
 mod conditions;
 mod queries;
 mod requests;
+mod skims;
 mod transactions;
 
 use std::sync::Arc;
@@ -40,9 +41,18 @@ pub(crate) async fn dynamodb() -> Bench {
     Bench { items: Arc::new(DynamoItems::new(clients.dynamodb, names)), _server: Some(server) }
 }
 
-/// As the functions of the laptop have it.
+/// Read without the wire.
 pub(crate) async fn beside() -> Bench {
-    let (server, tables) = servers::dynamodb_beside();
+    beside_of(None).await
+}
+
+/// As the functions of the laptop have it: read from the file, where it can be.
+pub(crate) async fn beside_file() -> Bench {
+    beside_of(Some(tempfile::tempdir().unwrap())).await
+}
+
+async fn beside_of(folder: Option<tempfile::TempDir>) -> Bench {
+    let (server, tables) = servers::dynamodb_beside(folder);
     let clients = Clients::connect(&servers::connection(Some(server.url()), None));
     let names = servers::tables(&clients).await;
     let through = Arc::new(DynamoItems::new(clients.dynamodb, names.clone()));

@@ -22,9 +22,10 @@ use crate::limits::BATCH_WRITE_MAX_KEYS;
 use crate::partition;
 use crate::ports::{Deadline, Ports};
 use crate::store::{
-    Clock, Condition, Consistency, Fields, Item, Key, Query, QueueName, ReadItems, Sort, SortRange, Table, WriteError,
+    Clock, Condition, Consistency, Fields, Item, Key, Query, QueueName, ReadItems, Sort, SortRange, Table, Value,
+    WriteError,
 };
-use crate::sweep::items::OptimizerItem;
+use crate::sweep::items::{Lease, OptimizerItem, RunRecord};
 
 /// Longest time a function may run (Lambda's limit): writers that began before a drop have ended after it.
 pub const LONGEST_FUNCTION_MS: i64 = 15 * 60 * 1000;
@@ -116,16 +117,22 @@ async fn purge_table(ports: &Ports, id: &TableId, deadline: Deadline) -> Result<
     }
     let started_ms = ports.clock.now_ms();
     let work = CatalogWork::PurgeTable(id.clone());
-    // Its optimizer first: the planner starts runs of tables that are gone as long as there is one.
-    for key in [OptimizerItem::key(id.as_str()), work_item::key(id)] {
+    // Its optimizer first: the planner starts runs of tables that are gone as long as there is one. One that came since
+    // stands for a run over the files that the table has left, which nobody else starts.
+    let optimizer = ports.items.get(&OptimizerItem::key(id.as_str()), Consistency::Strong).await?;
+    let created_ms = optimizer.as_ref().and_then(|item| time_of(item, "created_at_ms"));
+    let is_later = created_ms >= Some(tombstone.dropped_ms);
+    let optimizer = (!is_later).then(|| OptimizerItem::key(id.as_str()));
+    for key in optimizer.into_iter().chain([work_item::key(id)]) {
         match ports.items.delete(&key, Condition::Always).await {
             Ok(()) | Err(WriteError::ConditionFailed { .. }) => {}
             Err(WriteError::Store(error)) => return Err(error.into()),
         }
     }
     let mut removed = 0_usize;
+    let kept = kept_of_sweeps(ports, id, tombstone.dropped_ms).await?;
     for (table, pk) in places_of(id, &tombstone.dropped) {
-        let swept = remove_all(ports, table, &pk, deadline).await?;
+        let swept = remove_all(ports, table, &pk, &kept, deadline).await?;
         removed += swept.removed;
         if swept.stopped_early {
             return send_on(ports, &work, 0).await;
@@ -140,6 +147,42 @@ async fn purge_table(ports: &Ports, id: &TableId, deadline: Deadline) -> Result<
         return send_on(ports, &work, 0).await;
     }
     finish(ports, &work, &tombstone, started_ms, removed + uses.removed + bodies.removed).await
+}
+
+/// What stays of a table's sweeps: as long as the table is listed as dropped, the runs that could be undone; whatever began
+/// after the drop, which are runs over what the table has left, and their lock.
+async fn kept_of_sweeps(ports: &Ports, id: &TableId, dropped_ms: i64) -> Result<Kept, CatalogError> {
+    let runs = RunRecord::partition(id.as_str());
+    let lock = Lease::partition(id.as_str());
+    let is_listed = super::dropped::find(ports.items.as_ref(), id.as_str()).await?.is_some();
+    Ok(Kept { runs, lock, runs_since_ms: if is_listed { i64::MIN } else { dropped_ms }, now_ms: ports.clock.now_ms() })
+}
+
+struct Kept {
+    runs: String,
+    lock: String,
+    runs_since_ms: i64,
+    now_ms: i64,
+}
+
+impl Kept {
+    /// Everything goes.
+    fn nothing() -> Self {
+        Self { runs: String::new(), lock: String::new(), runs_since_ms: i64::MAX, now_ms: i64::MAX }
+    }
+
+    fn holds(&self, pk: &str, item: &Item) -> bool {
+        let is_run = pk == self.runs && time_of(item, "created_ms") >= Some(self.runs_since_ms);
+        is_run || (pk == self.lock && time_of(item, "expires_at_ms") > Some(self.now_ms))
+    }
+}
+
+/// What is no time counts as long ago.
+fn time_of(item: &Item, name: &str) -> Option<i64> {
+    match item.get(name) {
+        Some(Value::Int(at_ms)) => Some(*at_ms),
+        _ => None,
+    }
 }
 
 /// Removes what the index of locations says of places where the table did not lie. In which buckets to look stays noted
@@ -227,7 +270,13 @@ struct Swept {
 }
 
 /// Deletes everything under one partition key of the item store.
-async fn remove_all(ports: &Ports, table: Table, pk: &str, deadline: Deadline) -> Result<Swept, CatalogError> {
+async fn remove_all(
+    ports: &Ports,
+    table: Table,
+    pk: &str,
+    kept: &Kept,
+    deadline: Deadline,
+) -> Result<Swept, CatalogError> {
     let mut query = Query::new(table, pk, SortRange::All);
     let mut removed = 0;
     loop {
@@ -235,7 +284,8 @@ async fn remove_all(ports: &Ports, table: Table, pk: &str, deadline: Deadline) -
             return Ok(Swept { removed, stopped_early: true });
         }
         let page = ports.items.query(&query).await?;
-        removed += remove_page(ports, page.items).await?;
+        let doomed = page.items.into_iter().filter(|(_, item)| !kept.holds(pk, item)).collect();
+        removed += remove_page(ports, doomed).await?;
         query.start_after = page.next;
         if query.start_after.is_none() {
             return Ok(Swept { removed, stopped_early: false });
@@ -308,7 +358,7 @@ async fn purge_database(ports: &Ports, id: &DatabaseId, deadline: Deadline) -> R
     }
     let mut removed = dropped;
     for pk in [database_item::items_of(id), function_item::functions_of(id)] {
-        let swept = remove_all(ports, Table::Catalog, &pk, deadline).await?;
+        let swept = remove_all(ports, Table::Catalog, &pk, &Kept::nothing(), deadline).await?;
         removed += swept.removed;
         if swept.stopped_early {
             return send_on(ports, &work, 0).await;

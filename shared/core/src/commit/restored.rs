@@ -48,7 +48,8 @@ pub(super) async fn bring_back(
         Found::Back(warnings) if !warnings.is_empty() => Ok(warnings),
         Found::Back(_) => Err(refusal.into()),
         Found::NothingMissing => {
-            Ok(vec![clip(&format!("a moment ago a file was missing that is there again: {}", refusal.message))])
+            let named = refusal.place.file.as_deref().unwrap_or("a file of the commit");
+            Ok(vec![clip(&format!("{named} was missing a moment ago and is there again"))])
         }
         Found::Trouble(text) => {
             refusal.message = clip(&format!("{}; {text}", refusal.message));

@@ -279,13 +279,10 @@ impl Reachable {
                 Some(list) => {
                     visit.metadata(list);
                     let (demand, beside) = wanted.entry(list.clone()).or_default();
-                    demand.snapshots.insert(snapshot.id);
-                    (demand.least, *beside) = (demand.least.and(snapshot.least), inline);
+                    demand.add(snapshot);
+                    *beside = inline;
                 }
-                None => {
-                    let demand = Demand { snapshots: [snapshot.id].into(), least: snapshot.least };
-                    tallies.push(Tally::of("table metadata", at, demand, &inline));
-                }
+                None => tallies.push(Tally::of("table metadata", at, Demand::of(snapshot), &inline)),
             }
         }
         wanted.retain(|list, _| !self.walked.contains(list));

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::manifest::{EntryStatus, ManifestContent};
-use super::{IcebergError, ManifestEntry, ManifestRef};
+use super::{IcebergError, ManifestEntry, ManifestRef, Snapshot};
 use crate::store::{ObjectKey, ObjectMeta};
 
 /// Files, and rows in them.
@@ -119,6 +119,19 @@ pub(super) type ReadList = (ObjectKey, Vec<ManifestRef>, ObjectMeta);
 pub(super) struct Demand {
     pub(super) snapshots: BTreeSet<i64>,
     pub(super) least: Least,
+}
+
+impl Demand {
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        let mut demand = Self::default();
+        demand.add(snapshot);
+        demand
+    }
+
+    pub(super) fn add(&mut self, snapshot: &Snapshot) {
+        self.snapshots.insert(snapshot.id);
+        self.least = self.least.and(snapshot.least);
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -236,6 +249,9 @@ mod tests {
         tally.uncounted.is_empty().then(|| tally.check(&HashMap::new()).is_ok())
     }
 
+    /// What is demanded, of which snapshots, the manifests, and whether they fit (none: they have to be read).
+    type Case<'a> = (Least, &'a [i64], &'a [ManifestRef], Option<bool>);
+
     #[test]
     fn a_list_that_counts_is_held_against_the_summary() {
         let files = |files| Least { added_data: Count { files, rows: 0 }, ..Least::default() };
@@ -244,7 +260,7 @@ mod tests {
         let (own, carried) = (told(Some(2), 3, 1), told(Some(1), 5, 0));
         let both = [own.clone(), carried.clone()];
         // Another snapshot names the same list: whose the entries are does not matter.
-        let cases: [(Least, &[i64], &[ManifestRef], Option<bool>); 14] = [
+        let cases: [Case<'_>; 14] = [
             (files(3), &[2], &both, Some(true)),
             (files(4), &[2], &both, Some(false)),
             (files(8), &[1, 2], &both, Some(true)),

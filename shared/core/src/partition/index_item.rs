@@ -8,9 +8,11 @@
 use super::key::{encode_key, shard_of};
 use super::key_type::KeyType;
 use crate::catalog::{IndexRef, IndexState, TableId, TableRef};
-use crate::store::{DecodeError, Fields, Item, Key, Table, Value};
+use crate::store::{self, DecodeError, Fields, Item, Key, LateItem, Table, Value};
 
 const SCHEMA_VERSION: i64 = 1;
+/// The attribute that holds the values.
+pub(super) const VALUES: &str = "values";
 
 pub(super) fn place(table: &TableId, epoch: u32, index: u32, shard: u16) -> String {
     format!("{table}#{epoch}#i{index}#{shard}")
@@ -72,16 +74,18 @@ pub(super) fn values_of(item: &Item) -> Result<Vec<String>, DecodeError> {
     Ok(texts_of(item)?.into_iter().map(str::to_owned).collect())
 }
 
-/// The same, for those who only look: most rows are judged and not kept.
-pub(super) fn texts_of(item: &Item) -> Result<Vec<&str>, DecodeError> {
-    fn text(value: &Value) -> Option<&str> {
-        if let Value::Text(text) = value { Some(text.as_str()) } else { None }
-    }
-    let values = match item.get("values") {
-        Some(Value::List(values)) => values.iter().map(text).collect::<Option<Vec<&str>>>(),
-        _ => None,
-    };
-    values.ok_or_else(|| DecodeError::WrongType { field: "values".to_owned(), expected: "a list of texts" })
+fn no_texts() -> DecodeError {
+    DecodeError::WrongType { field: VALUES.to_owned(), expected: "a list of texts" }
+}
+
+/// The same of an item that was skimmed for it.
+pub(super) fn late_texts_of(item: &LateItem) -> Result<Vec<&str>, DecodeError> {
+    item.texts(VALUES).ok_or_else(no_texts)
+}
+
+/// The same, for those who only look.
+fn texts_of(item: &Item) -> Result<Vec<&str>, DecodeError> {
+    store::texts_of(item, VALUES).ok_or_else(no_texts)
 }
 
 #[cfg(test)]

@@ -58,6 +58,11 @@ impl Date {
         Some((date, rest))
     }
 
+    /// The number yyyymmdd.
+    pub(crate) fn digits(self) -> i64 {
+        i64::from(self.year) * 10_000 + i64::from(self.month) * 100 + i64::from(self.day)
+    }
+
     /// Four bytes in order of time.
     pub fn encode(self, into: &mut Vec<u8>) {
         into.extend_from_slice(&self.year.to_be_bytes());
@@ -84,6 +89,13 @@ impl Timestamp {
             _ => return None,
         };
         Some(Self { date, second_of_day: hour * 3600 + minute * 60 + second, nanos })
+    }
+
+    /// The number yyyymmddHHMMSS, and whether that is all of it: it may have a fraction of a second besides.
+    pub(crate) fn digits(self) -> (i64, bool) {
+        let Self { date, second_of_day, nanos } = self;
+        let time = second_of_day / 3600 * 10_000 + second_of_day / 60 % 60 * 100 + second_of_day % 60;
+        (date.digits() * 1_000_000 + i64::from(time), nanos == 0)
     }
 
     /// Whether `text`, which was read as this, is the shortest way to write it.

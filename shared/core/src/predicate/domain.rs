@@ -79,12 +79,23 @@ impl Scalar {
     }
 
     /// As a machine number, if it is a small integer.
-    pub(super) fn small(&self) -> Option<i64> {
+    fn small(&self) -> Option<i64> {
         if let Self::Number(numeric) = self { numeric.small } else { None }
     }
 
+    /// The number of its digits, as [`super::packed`] reads stored values in whole, and whether that is all of it: the
+    /// value may lie a little above. Numbers are in order. None if that is no small integer.
+    pub(super) fn digits(&self) -> Option<(i64, bool)> {
+        match self {
+            Self::Text(_) => None,
+            Self::Number(_) => self.small().map_or_else(|| Some((self.floor()?, false)), |small| Some((small, true))),
+            Self::Date(date) => Some((date.digits(), true)),
+            Self::Timestamp(timestamp) => Some(timestamp.digits()),
+        }
+    }
+
     /// The largest integer that is not above it, if that is a small one.
-    pub(super) fn floor(&self) -> Option<i64> {
+    fn floor(&self) -> Option<i64> {
         let Self::Number(numeric) = self else { return None };
         if let Some(small) = numeric.small {
             return Some(small);

@@ -60,11 +60,37 @@ pub(super) fn few_digits(text: &[u8]) -> Option<u32> {
     u32::try_from(fours.wrapping_mul(10_000 * (1 << 32) + 1) >> 32).ok()
 }
 
+/// A day as the number yyyymmdd; none for the 29th of February, which not every year has, and for what is no day.
+#[inline]
+pub(super) fn day_digits(text: &[u8]) -> Option<u32> {
+    let &[y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1] = text else { return None };
+    let number = few_digits(&[y0, y1, y2, y3, m0, m1, d0, d1])?;
+    let (month, day) = (number / 100 % 100, number % 100);
+    let exists = match day {
+        1..=28 => (1..=12).contains(&month),
+        29 | 30 => matches!(month, 1 | 3..=12),
+        31 => matches!(month, 1 | 3 | 5 | 7 | 8 | 10 | 12),
+        _ => false,
+    };
+    exists.then_some(number)
+}
+
+/// A second of such a day, `yyyy-MM-dd HH:mm:ss`, as the number yyyymmddHHMMSS; none for anything else.
+#[inline]
+pub(super) fn second_digits(text: &[u8]) -> Option<i64> {
+    let (day, time) = text.split_first_chunk::<10>()?;
+    let &[b' ', h0, h1, b':', m0, m1, b':', s0, s1] = time else { return None };
+    let time = few_digits(&[h0, h1, m0, m1, s0, s1])?;
+    let exists = time < 240_000 && time / 100 % 100 < 60 && time % 100 < 60;
+    if exists { Some(i64::from(day_digits(day)?) * 1_000_000 + i64::from(time)) } else { None }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::partition::{Date, Timestamp};
 
     #[test]
     fn digits_are_what_they_say() {
@@ -79,6 +105,31 @@ mod tests {
             ["", "123456789", "-1", "+1", "1 ", "1/", "1:", "a", "12345678901", "1.5", "\u{663}", "0000000:", "\0"]
         {
             assert_eq!(few_digits(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn days_and_seconds_are_what_they_say() {
+        assert_eq!(day_digits(b"2024-02-28"), Some(20_240_228));
+        assert_eq!(day_digits(b"0000-12-31"), Some(1231));
+        assert_eq!(second_digits(b"9999-12-31 23:59:59"), Some(99_991_231_235_959));
+        for text in ["2024-02-29", "2023-02-30", "2024-04-31", "2024-00-01", "2024-13-01", "2024-01-00", "2024-01-32"] {
+            assert_eq!(day_digits(text.as_bytes()), None, "{text}");
+        }
+        for time in ["24:00:00", "00:60:00", "00:00:60", "0:00:000", "00:00:00.", "00:00:00.5", "00-00-00", "00:00:0"] {
+            assert_eq!(second_digits(format!("2024-01-01 {time}").as_bytes()), None, "{time}");
+        }
+        // Every day of some years, and those around.
+        for (year, month, day) in [0, 1900, 2000, 2023, 2024]
+            .into_iter()
+            .flat_map(|y| (0..14).flat_map(move |m| (0..34).map(move |d| (y, m, d))))
+        {
+            let text = format!("{year:04}-{month:02}-{day:02}");
+            let date = Date::parse(&text).filter(|_| (month, day) != (2, 29));
+            assert_eq!(day_digits(text.as_bytes()).map(i64::from), date.map(Date::digits), "{text}");
+            let text = format!("{text} 23:05:59");
+            let second = Timestamp::parse(&text).filter(|_| (month, day) != (2, 29));
+            assert_eq!(second_digits(text.as_bytes()), second.map(|second| second.digits().0), "{text}");
         }
     }
 

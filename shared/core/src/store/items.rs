@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use thiserror::Error;
 
-use super::{Clock, Item, StoreError, StoreErrorKind, Value};
+use super::{Clock, Item, LateItem, LatePage, StoreError, StoreErrorKind, Value};
 use crate::limits;
 
 /// The four tables of the product.
@@ -337,6 +337,14 @@ pub trait ReadItems: Send + Sync {
     async fn batch_get(&self, keys: &[Key], consistency: Consistency) -> Result<BatchGet, StoreError>;
 
     async fn query(&self, query: &Query) -> Result<Page, StoreError>;
+
+    /// The same for those who look at one attribute of most items, a list of texts, and at nothing else of them. It costs
+    /// and answers the same; an item that cannot be decoded is an error once somebody wants it.
+    async fn skim(&self, query: &Query, _field: &'static str) -> Result<LatePage, StoreError> {
+        let page = self.query(query).await?;
+        let items = page.items.into_iter().map(|(key, item)| (key.sk, LateItem::Decoded(item))).collect();
+        Ok(LatePage { items, next: page.next })
+    }
 
     fn item_usage(&self) -> ItemUsage;
 }

@@ -7,6 +7,7 @@ mod clock;
 mod error;
 mod ids;
 mod items;
+mod late;
 pub mod memory;
 mod objects;
 mod queue;
@@ -20,6 +21,7 @@ pub use items::{
     BatchGet, CancelReason, Condition, Consistency, Direction, ItemUsage, Items, Key, Page, Query, ReadItems, Sort,
     SortRange, Table, TransactError, Write, WriteError, check_item_size, get_every, item_size_bytes,
 };
+pub use late::{LateItem, LatePage, StoredItems, texts_of};
 pub use objects::{
     ByteRange, Deleted, Doomed, ETag, GetOptions, ListPage, ListRequest, Listed, ListedVersion, Object, ObjectError,
     ObjectKey, ObjectMeta, ObjectUsage, Objects, PresignedPut, PutCondition, PutOptions, ReadObjects, VersionId,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::items::{OptimizerConfig, OptimizerItem, QUARANTINE_DEFAULT_HOURS, RunOptions};
 use super::optimizer::{decode_token, encode_token};
-use super::rest::{cancel_of, check_audited, describe, load_run, parse_options, report_of};
+use super::rest::{cancel_of, check_audited, describe, load_run, parse_options, parse_restore, report_of};
 use super::run::forget_dropped;
 use super::source::entry_of;
 use super::{DirectoryError, Interruption, Mode, SweepError, TableEntry, TableFormat, plan};
@@ -87,16 +87,23 @@ pub async fn list(app: &App, token: Option<&str>) -> Result<Value, GlueException
     Ok(Value::Object(answer))
 }
 
-/// Starts a run over the files of a dropped table: `{"mode": "dry_run" | "ordinary"}`. To be answered with 202. One that
+/// Starts a run over the files of a dropped table: `{"mode": "dry_run" | "ordinary" | "restore"}`. To be answered with 202.
+/// One that restores says by `run`, `prefix` or `key` what is to come back of what sweeps took before the drop. One that
 /// deletes needs `after_dry_run` (a completed dry run of the same table, not older than a week), `asked_by` and `why`, and is
 /// refused before the grace period has passed.
 pub async fn start(app: &App, table_id: &str, body: &Value) -> Result<Value, GlueException> {
     let mode = match body.get("mode").and_then(Value::as_str).and_then(Mode::parse) {
         Some(mode) if mode != Mode::Scheduled => mode,
-        _ => return Err(GlueException::invalid_input("mode is `dry_run` or `ordinary`.")),
+        _ => return Err(GlueException::invalid_input("mode is `dry_run`, `ordinary` or `restore`.")),
     };
     let asked = parse_options(body)?;
     let table = load(app, table_id).await?;
+    if mode == Mode::Restore {
+        let entry = entry_of(&table);
+        let restore = Some(parse_restore(app, &entry, body).await?);
+        let options = RunOptions { dropped: true, restore, ..asked };
+        return Ok(describe(app, &plan::start_bare(app, &entry, mode, &options).await?));
+    }
     // Nothing is younger than the drop, all of it is to go, and one look is enough after the grace period.
     let options = RunOptions { backfill: true, accept_share: true, dropped: true, sightings: Some(1), ..asked };
     if mode != Mode::DryRun {
@@ -145,8 +152,21 @@ async fn ensure_rules(app: &App, table: &DroppedTable) -> Result<(), GlueExcepti
         pending: Vec::new(),
         revision: app.ports.ids.uuid().simple().to_string(),
     };
-    match items.put(&OptimizerItem::key(table.table_id.as_str()), item.encode(), Condition::Absent).await {
-        Ok(()) | Err(WriteError::ConditionFailed { .. }) => Ok(()),
+    let key = OptimizerItem::key(table.table_id.as_str());
+    let old = match items.put(&key, item.encode(), Condition::Absent).await {
+        Ok(()) | Err(WriteError::ConditionFailed { old: None }) => return Ok(()),
+        Err(WriteError::ConditionFailed { old: Some(old) }) => OptimizerItem::decode(&old).map_err(SweepError::from)?,
+        Err(WriteError::Store(error)) => return Err(error.into()),
+    };
+    // What the table had is taken away with it: nobody else will start its runs.
+    if old.created_at_ms >= table.dropped_ms {
+        return Ok(());
+    }
+    match items.put(&key, item.encode(), old.unchanged()).await {
+        Ok(()) => Ok(()),
+        Err(WriteError::ConditionFailed { .. }) => {
+            Err(SweepError::from(Interruption::Contended("the rules of the dropped table")).into())
+        }
         Err(WriteError::Store(error)) => Err(error.into()),
     }
 }

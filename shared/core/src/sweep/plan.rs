@@ -2,7 +2,9 @@
 
 use super::items::{OPTIMIZER_SHARDS, OptimizerItem, PendingRun, RunOptions, RunRecord, new_run_id};
 use super::run::end_stale;
-use super::{Interruption, Mode, RunOutcome, SweepError, SweepRequest, TableDirectory, sweep};
+use super::{
+    Interruption, Mode, Refusal, RefusalReason, RunOutcome, SweepError, SweepRequest, TableDirectory, TableEntry, sweep,
+};
 use crate::ports::{App, Deadline, SweepDispatch};
 use crate::store::{Condition, Query, QueueName, SortRange, Table, TransactError, Write, WriteError};
 
@@ -140,6 +142,46 @@ pub async fn start_run(
         }
     }
     Err(Interruption::Contended("the optimizer").into())
+}
+
+/// Enters a run of a table that has no optimizer, and sends its message. Only for runs that delete nothing: what protects
+/// older files is the optimizer's date. If the message cannot be sent, the run is not entered.
+///
+/// # Errors
+/// A store that does not answer. Without a queue such a run has no place to wait.
+pub async fn start_bare(
+    app: &App,
+    entry: &TableEntry,
+    mode: Mode,
+    options: &RunOptions,
+) -> Result<RunRecord, SweepError> {
+    if app.settings.sweep_dispatch == SweepDispatch::Inline {
+        let detail = "without a queue, runs wait with the table's optimizer, and the table has none: create one first";
+        return Err(Refusal::new(RefusalReason::OptimizerMissing, detail).into());
+    }
+    let (ports, now_ms) = (&app.ports, app.ports.clock.now_ms());
+    let request = SweepRequest {
+        run_id: new_run_id(ports.ids.as_ref(), now_ms),
+        table_id: Some(entry.id.clone()),
+        database: entry.database.clone(),
+        table: entry.name.clone(),
+        mode,
+    };
+    let revision = ports.ids.uuid().simple().to_string();
+    let record = RunRecord { options: options.clone(), ..RunRecord::queued(&request, &entry.id, now_ms, revision) };
+    if !record.create(ports.items.as_ref()).await? {
+        return Err(Interruption::Contended("the record of the run").into());
+    }
+    match ports.queue.send(QueueName::Sweeps, request.encode(), 0).await {
+        Ok(()) => Ok(record),
+        Err(error) => {
+            // Nobody would ever work on it.
+            match ports.items.delete(&RunRecord::key(&entry.id, &record.run_id), Condition::Always).await {
+                Ok(()) | Err(WriteError::ConditionFailed { .. }) => Err(error.into()),
+                Err(WriteError::Store(error)) => Err(error.into()),
+            }
+        }
+    }
 }
 
 fn request_of(optimizer: &OptimizerItem, run: &PendingRun) -> SweepRequest {

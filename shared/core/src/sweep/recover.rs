@@ -8,7 +8,8 @@ use crate::store::{ListRequest, Listed, ListedVersion, ObjectError, ObjectKey, V
 use crate::sweep::items::RunRecord;
 use crate::sweep::report::{OUTCOMES, run_folder};
 use crate::sweep::undo::{
-    Kept, Origin, Quarantine, Removal, Undone, exists, newest_versions, removals_in, restore_copy, restore_marker,
+    CutShort, Kept, Origin, Quarantine, Removal, Undone, cut_short, exists, newest_versions, removals_in, restore,
+    restore_copy,
 };
 use crate::sweep::{Interruption, SweepError};
 
@@ -37,7 +38,8 @@ pub struct Recovered {
 ///
 /// Costs for each file one LIST of the quarantine and, in a bucket that has or had versions, one LIST of its versions; one
 /// HEAD where neither shows anything. Only for files that hide behind a delete marker the reports of runs are searched:
-/// those of the marker's time, [`REPORT_REQUESTS_MAX`] requests at most.
+/// those of the marker's time, [`REPORT_REQUESTS_MAX`] requests at most. A marker that no report names counts where a run of
+/// its time lost a worker.
 ///
 /// # Errors
 /// A store that does not answer; too little time.
@@ -74,10 +76,7 @@ async fn recover_one(app: &App, markers: &mut Markers<'_>, at: &ObjectKey) -> Re
         undone = match markers.find(at).await? {
             Hidden::By { run_id: by, removal, .. } => {
                 run_id = Some(by);
-                match &removal.kept {
-                    Kept::Marker { id, etag } => restore_marker(objects, at, id, etag).await?,
-                    _ => Undone::Gone,
-                }
+                restore(objects, &at.bucket, &removal).await?
             }
             Hidden::Not => Undone::Gone,
             Hidden::Unsaid(why) => Undone::Failed(why),
@@ -186,9 +185,22 @@ impl<'a> Markers<'a> {
         let (newest, hidden) = newest_versions(self.app.ports.objects.as_ref(), at).await?;
         let is_hidden = hidden.is_some_and(|one| matches!(one.state, VersionState::Object { .. }));
         match newest.filter(|one| one.state == VersionState::DeleteMarker && is_hidden) {
-            Some(marker) => self.search(at, &marker).await,
+            Some(marker) => match self.search(at, &marker).await? {
+                found @ Hidden::By { .. } => Ok(found),
+                other => Ok(self.unreported(at, &marker).unwrap_or(other)),
+            },
             None => Ok(Hidden::Not),
         }
+    }
+
+    /// By the time of a run that lost a worker: that one could not say what it had deleted last.
+    fn unreported(&self, at: &ObjectKey, marker: &ListedVersion) -> Option<Hidden> {
+        let runs = self.runs.as_deref().unwrap_or_default();
+        let cut: Vec<CutShort> = cut_short(runs, self.app.ports.clock.now_ms());
+        let run = cut.into_iter().find(|run| run.covers(marker.last_modified_ms))?;
+        let kept = Kept::Unreported { id: marker.id.clone() };
+        let removal = Removal { key: at.key.clone(), size_bytes: 0, kept };
+        Some(Hidden::By { run_id: run.run_id, since_ms: marker.last_modified_ms, removal })
     }
 
     async fn search(&mut self, at: &ObjectKey, marker: &ListedVersion) -> Result<Hidden, SweepError> {

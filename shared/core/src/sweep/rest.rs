@@ -145,9 +145,20 @@ pub async fn restore_in(
     body: &Value,
 ) -> Result<Value, GlueException> {
     let entry = load_by_name(directory, database, table).await?;
+    let ask = parse_restore(app, &entry, body).await?;
+    let options = RunOptions { restore: Some(ask), ..parse_options(body)? };
+    let run = match plan::start_run(app, &entry.id, Mode::Restore, &options).await? {
+        Some(run) => run,
+        None => plan::start_bare(app, &entry, Mode::Restore, &options).await?,
+    };
+    Ok(describe(app, &run))
+}
+
+/// What is to come back: by run, prefix or key. A run that a table still knows must have deleted, and ended.
+pub(super) async fn parse_restore(app: &App, entry: &TableEntry, body: &Value) -> Result<RestoreAsk, GlueException> {
     let place = |member: &str| match body.get(member) {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => key_of(&entry, member, text).map(Some),
+        Some(Value::String(text)) => key_of(entry, member, text).map(Some),
         Some(_) => Err(GlueException::invalid_input(format!("{member} is a text."))),
     };
     let run = match body.get("run") {
@@ -160,7 +171,7 @@ pub async fn restore_in(
         return Err(GlueException::invalid_input("Say what is to come back: run, prefix or key."));
     }
     if let Some(run_id) = &ask.run {
-        let run = load_run(app, &entry, run_id).await?;
+        let run = load_run(app, entry, run_id).await?;
         if !run.mode.deletes() || !run.state.is_final() {
             let message = format!(
                 "Run {run_id} is {} and {}: only a run that deleted, and has ended, can be undone.",
@@ -170,9 +181,7 @@ pub async fn restore_in(
             return Err(GlueException::invalid_input(message));
         }
     }
-    let options = RunOptions { restore: Some(ask), ..parse_options(body)? };
-    let started = plan::start_run(app, &entry.id, Mode::Restore, &options).await?;
-    started.map(|run| describe(app, &run)).ok_or_else(|| no_optimizer(table))
+    Ok(ask)
 }
 
 /// A key as it is, or that of an S3 URI in the table's bucket.

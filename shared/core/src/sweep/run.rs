@@ -25,6 +25,7 @@ use crate::store::{Consistency, Direction, Query, SortRange, Table};
 use attempt::Attempt;
 pub use explain::explain_key;
 pub(super) use left::forget as forget_dropped;
+use stored::forget_work_of;
 
 /// Attempts in a row that may end without having got any further.
 const IDLE_ATTEMPTS_MAX: i64 = 20;
@@ -75,6 +76,8 @@ pub async fn sweep(
         other => other?,
     };
     if record.state.is_final() {
+        // The worker that ended it may have ended itself before it had tidied up.
+        forget_work_of(app, &record).await?;
         return Ok(RunOutcome::AlreadyFinished);
     }
     // Only where a run was asked for in so many words: that a table is gone ends any other.
@@ -93,6 +96,10 @@ pub async fn sweep(
         Err(SweepError::Interrupted(why)) => return Ok(RunOutcome::Postponed(why)),
         Err(error) => return end_unbegun(app, record, error).await,
     };
+    // Whoever stops in good order says why.
+    if record.state == RunState::Running && record.reason.is_none() {
+        record.lost_attempts = record.lost_attempts.saturating_add(1);
+    }
     record.state = RunState::Running;
     record.attempts = record.attempts.saturating_add(1);
     record.idle_attempts = record.idle_attempts.saturating_add(1);
@@ -128,7 +135,8 @@ pub async fn give_up(
     }
     let now_ms = app.ports.clock.now_ms();
     let lease = Lease::acquire(items, table_id, &record.run_id, now_ms).await?;
-    let attempt = Attempt::new(app, directory, Deadline(i64::MAX), record, lease, now_ms);
+    let mut attempt = Attempt::new(app, directory, Deadline(i64::MAX), record, lease, now_ms);
+    attempt.has_work_of_others = true;
     let detail = format!("the store failed at every try; the last one ended by: {error}");
     settle(attempt, Err(Refusal::new(RefusalReason::StoreUnavailable, detail).into())).await.map(|_| true)
 }
@@ -160,6 +168,8 @@ pub(super) async fn end_stale(app: &App, optimizer: &OptimizerItem) -> Result<()
         record.fail(&Refusal::new(RefusalReason::GaveUp, detail), now_ms);
         record.progress = Progress::default();
         match record.save(ports.items.as_ref(), ports.ids.as_ref()).await {
+            // No worker lives for so long: what slices have stored is for nobody.
+            Ok(()) if record.started_ms.is_some() => forget_work_of(app, &record).await?,
             // Somebody has got on with it this very moment.
             Ok(()) | Err(SweepError::Interrupted(_)) => {}
             Err(error) => return Err(error),
@@ -242,7 +252,9 @@ async fn settle(mut attempt: Attempt<'_>, result: Result<(), SweepError>) -> Res
 
 /// Ends the run, and then removes what only its slices needed.
 async fn finish(attempt: &mut Attempt<'_>) -> Result<RunOutcome, SweepError> {
-    let has_work = attempt.blobs > 0 || attempt.record.progress.is_stored();
+    // A worker that died may have stored what no record names.
+    let has_work = attempt.blobs > 0 || attempt.record.attempts > 1 || attempt.has_work_of_others;
+    let has_work = has_work || attempt.record.progress.is_stored();
     attempt.record.progress = Progress::default();
     attempt.record.facts.live = None;
     if let Err(error) = attempt.put_page().await {

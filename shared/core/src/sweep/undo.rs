@@ -7,15 +7,19 @@
 use serde_json::Value;
 
 use crate::delta::log::{LOG_DIR, STAGED_DIR};
+use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::location::Location;
 use crate::ports::{App, Settings};
 use crate::store::{
     ETag, GetOptions, ListedVersion, ObjectError, ObjectKey, Objects, StoreError, StoreErrorKind, VersionId,
-    VersionRequest, VersionState,
+    VersionMark, VersionRequest, VersionState,
 };
-use crate::sweep::SweepError;
 use crate::sweep::items::RunRecord;
 use crate::sweep::report::{Part, part_key};
+use crate::sweep::{RefusalReason, SweepError};
+
+/// How far the clocks of the store and of runs may be apart.
+const CLOCKS_APART_MS: i64 = 300_000;
 
 /// Name of what became of an orphan that lies in quarantine now.
 pub const QUARANTINED: &str = "quarantined";
@@ -94,8 +98,18 @@ impl Quarantine {
 /// Where a file is that a run took away, by the run's report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
-    Quarantine { place: String, etag: ETag },
-    Marker { id: VersionId, etag: ETag },
+    Quarantine {
+        place: String,
+        etag: ETag,
+    },
+    Marker {
+        id: VersionId,
+        etag: ETag,
+    },
+    /// Behind a marker that no report names; whatever the newest object below it is.
+    Unreported {
+        id: VersionId,
+    },
     Nowhere,
 }
 
@@ -225,7 +239,8 @@ pub(super) async fn newest_versions(
     Ok((versions.next(), versions.next()))
 }
 
-/// Removes the delete marker that hides exactly this object, if nothing came since: one LIST of versions and one DELETE.
+/// Removes the delete marker that hides exactly this object (or, without a tag, whatever object), if nothing came since:
+/// one LIST of versions and one DELETE.
 ///
 /// # Errors
 /// A store that does not answer.
@@ -233,7 +248,7 @@ pub async fn restore_marker(
     objects: &dyn Objects,
     at: &ObjectKey,
     marker: &VersionId,
-    etag: &ETag,
+    etag: Option<&ETag>,
 ) -> Result<Undone, StoreError> {
     let (newest, hidden) = match newest_versions(objects, at).await {
         Ok(versions) => versions,
@@ -241,8 +256,9 @@ pub async fn restore_marker(
     };
     let (newest, hidden) = (newest.as_ref(), hidden.as_ref());
     let is_ours = newest.is_some_and(|one| one.id == *marker && one.state == VersionState::DeleteMarker);
-    let is_same =
-        hidden.is_some_and(|one| matches!(&one.state, VersionState::Object { etag: found, .. } if found == etag));
+    let is_same = hidden.is_some_and(
+        |one| matches!(&one.state, VersionState::Object { etag: found, .. } if etag.is_none_or(|etag| found == etag)),
+    );
     match newest.map(|one| &one.state) {
         Some(VersionState::Object { .. }) => Ok(Undone::Exists),
         // Whoever puts an object here now puts it above the marker: removing that changes nothing for it.
@@ -264,7 +280,8 @@ pub async fn restore(objects: &dyn Objects, bucket: &str, removal: &Removal) -> 
         Kept::Quarantine { place, etag } => {
             restore_copy(objects, &ObjectKey::new(bucket, place.clone()), etag, &at).await
         }
-        Kept::Marker { id, etag } => restore_marker(objects, &at, id, etag).await,
+        Kept::Marker { id, etag } => restore_marker(objects, &at, id, Some(etag)).await,
+        Kept::Unreported { id } => restore_marker(objects, &at, id, None).await,
         Kept::Nowhere => match exists(objects, &at).await {
             Ok(true) => Ok(Undone::Exists),
             Ok(false) => Ok(Undone::NotRecoverable),
@@ -289,6 +306,64 @@ pub(super) async fn removals_in(app: &App, part: &ObjectKey) -> Result<Vec<Remov
     let lines = part.bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec);
     let values = lines.filter_map(|line| serde_json::from_slice::<Value>(&line).ok());
     Ok(values.filter_map(|line| Removal::parse(&line)).collect())
+}
+
+/// A run of which a worker died, so that its report may lack what that worker deleted last; and when it was at work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutShort {
+    pub run_id: String,
+    from_ms: i64,
+    to_ms: i64,
+}
+
+impl CutShort {
+    /// Whether a marker of that time may be this run's.
+    pub fn covers(&self, at_ms: i64) -> bool {
+        (self.from_ms..=self.to_ms).contains(&at_ms)
+    }
+}
+
+/// Runs among these that deleted and lost a worker, or of which nobody knows how they ended.
+pub fn cut_short(runs: &[RunRecord], now_ms: i64) -> Vec<CutShort> {
+    let lost = [RefusalReason::GaveUp, RefusalReason::StoreUnavailable].map(RefusalReason::as_str);
+    let is_cut = |run: &&RunRecord| {
+        let is_lost = run.reason.as_deref().is_some_and(|reason| lost.contains(&reason));
+        run.mode.deletes() && (run.lost_attempts > 0 || !run.state.is_final() || is_lost)
+    };
+    let time = |run: &RunRecord| {
+        Some(CutShort {
+            run_id: run.run_id.clone(),
+            from_ms: run.started_ms?.saturating_sub(CLOCKS_APART_MS),
+            to_ms: run.ended_ms.unwrap_or(now_ms).saturating_add(CLOCKS_APART_MS),
+        })
+    };
+    runs.iter().filter(is_cut).filter_map(time).collect()
+}
+
+/// Files behind delete markers that came while one of these runs was at work; one page, and where the next one begins. No
+/// report need name them, since the worker that deleted them ended before it could say so. Who else deletes at that very
+/// time cannot be told apart; nobody loses anything by getting a file back that is asked for.
+///
+/// # Errors
+/// A store that does not answer.
+pub async fn unreported(
+    objects: &dyn Objects,
+    bucket: &str,
+    prefix: &str,
+    after: Option<VersionMark>,
+    cut: &[CutShort],
+) -> Result<(Vec<(String, Removal)>, Option<VersionMark>), SweepError> {
+    let (bucket, prefix) = (bucket.to_owned(), prefix.to_owned());
+    let request = VersionRequest { bucket, prefix, after, max_keys: LIST_PAGE_MAX_KEYS };
+    let page = objects.list_versions(&request).await?;
+    let markers = page.versions.into_iter().filter(|one| one.is_latest && one.state == VersionState::DeleteMarker);
+    let found = markers.filter_map(|one| {
+        let run = cut.iter().find(|run| run.covers(one.last_modified_ms))?;
+        // What the file's size was is seen when it is back.
+        let removal = Removal { key: one.key, size_bytes: 0, kept: Kept::Unreported { id: one.id } };
+        Some((run.run_id.clone(), removal))
+    });
+    Ok((found.collect(), page.next))
 }
 
 /// Whether a run may have taken files away.

@@ -4,9 +4,9 @@ use lakewarden_core::store::{
     Condition, Consistency, Direction, Item, ItemUsage, Key, Query, Sort, SortRange, StoreErrorKind, Table, Value,
 };
 
-use super::{Bench, assert_kind, beside, dynamodb, key, memory};
+use super::{Bench, assert_kind, beside, beside_file, dynamodb, key, memory};
 
-contract!(memory, dynamodb, beside =>
+contract!(memory, dynamodb, beside, beside_file =>
     ranges_read_what_they_say,
     binary_ranges_go_by_bytes,
     text_goes_by_code_point,

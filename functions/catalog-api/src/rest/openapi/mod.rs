@@ -189,7 +189,8 @@ fn note(name: &str) -> Option<&'static str> {
         "StartDroppedTableSweep" => {
             "A dry run reports what would go of a dropped table's files. A run that deletes needs `after_dry_run`, `asked_by` and \
              `why`, and is refused before the grace period has passed, while another table lies at the place or around it, and \
-             if anything was written there since the drop."
+             if anything was written there since the drop. One with the mode `restore` brings back what sweeps took from the table \
+             before, by `run`, `prefix` or `key`, as `RestoreSweep` does."
         }
         "CancelSweep" | "CancelDroppedTableSweep" => {
             "The run ends at its next step as `failed` with the reason `cancelled`; what it has deleted by then is gone."
@@ -279,6 +280,7 @@ fn body(route: &Route, schemas: &mut Schemas) -> Value {
 fn own_input(name: &str) -> Value {
     let text = json!({ "type": "string" });
     let words = json!({ "type": "string", "maxLength": 1000 });
+    let named = json!({ "type": "string", "minLength": 1 });
     let flag = json!({ "type": "boolean" });
     let sightings = json!({ "type": "integer", "minimum": 1, "maximum": 2,
         "description": "How often an orphan must have been seen." });
@@ -297,8 +299,8 @@ fn own_input(name: &str) -> Value {
             "ttl_seconds": seconds, "holder": { "type": "string", "maxLength": 255 } } }),
         "RenewLease" => json!({ "type": "object", "properties": { "ttl_seconds": seconds } }),
         "StartDroppedTableSweep" => json!({ "type": "object", "required": ["mode"], "properties": {
-            "mode": { "type": "string", "enum": ["dry_run", "ordinary"] }, "after_dry_run": text, "asked_by": words,
-            "why": words } }),
+            "mode": { "type": "string", "enum": ["dry_run", "ordinary", "restore"] }, "after_dry_run": text,
+            "asked_by": words, "why": words, "run": named, "prefix": named, "key": named } }),
         _ => json!({ "type": "object", "required": ["mode"], "properties": {
             "mode": { "type": "string", "enum": ["dry_run", "ordinary"] }, "sightings": sightings, "backfill": flag,
             "accept_share": flag, "after_dry_run": text, "asked_by": words, "why": words } }),

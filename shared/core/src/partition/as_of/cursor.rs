@@ -11,9 +11,9 @@ use crate::partition::history_item::{self, Lifetime};
 use crate::partition::index_item::values_of;
 use crate::partition::item::{Epoch, Kind, place};
 use crate::partition::key::encode_key;
-use crate::partition::listing::source::{Batch, Cursor, PlaceCursor, Reached, Reads, Row, Stretch};
+use crate::partition::listing::source::{Batch, Cursor, LateRow, PlaceCursor, Reached, Reads, Stretch};
 use crate::predicate::{KeyRange, last_below};
-use crate::store::{Item, Query, Sort, SortRange, Table};
+use crate::store::{Item, LateItem, Query, Sort, SortRange, Table};
 
 /// Reads the present of a stretch part by part, and behind each part its history.
 pub(super) struct PastCursor {
@@ -87,6 +87,7 @@ impl PastCursor {
         let batch = self.present.read_on(reads, at_once).await?;
         let mut rows = BTreeMap::new();
         for row in batch.rows {
+            let row = row.decode()?;
             if was_there(&row.item, self.at_ms)? {
                 rows.insert(row.key, (None, row.item));
             }
@@ -139,6 +140,10 @@ impl PastCursor {
     }
 }
 
+fn late_row((key, (_, item)): (Vec<u8>, (Option<Lifetime>, Item))) -> LateRow {
+    LateRow { key, item: LateItem::Decoded(item) }
+}
+
 #[async_trait]
 impl Cursor for PastCursor {
     async fn read_on(&mut self, reads: &Reads<'_>, at_once: usize) -> Result<Batch, CatalogError> {
@@ -151,7 +156,7 @@ impl Cursor for PastCursor {
             let reached = self.read_history(reads, &mut part, limit).await?;
             let key = match &reached {
                 Reached::End => {
-                    let rows = part.rows.into_iter().map(|(key, (_, item))| Row { key, item }).collect();
+                    let rows = part.rows.into_iter().map(late_row).collect();
                     return Ok(Batch { rows, reached });
                 }
                 Reached::Key(key) => key.clone(),
@@ -163,7 +168,7 @@ impl Cursor for PastCursor {
                 if part.history.is_some() {
                     self.part = Some(part);
                 }
-                let rows = settled.into_iter().map(|(key, (_, item))| Row { key, item }).collect();
+                let rows = settled.into_iter().map(late_row).collect();
                 return Ok(Batch { rows, reached });
             }
             // Many images of one partition, or of several whose keys were cut: to the end of them.

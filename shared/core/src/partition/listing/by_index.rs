@@ -10,13 +10,12 @@ use super::groups::{Groups, Order};
 use super::guide::{MANY_RANGES, ROWS_PER_RANGE};
 use super::position::Position;
 use super::source::{Cursor, PlaceCursor, Reached, Reads, Row, Source, Stretch, View};
-use super::{Listing, Room, RowPage, Segment};
+use super::{Filling, Listing, RowPage, Segment};
 use crate::catalog::{CatalogError, IndexRef, TableRef};
 use crate::limits::BATCH_GET_MAX_KEYS;
 use crate::partition::index_item;
 use crate::partition::key::encode_key;
 use crate::predicate::{Compiled, KeyRange, Plan};
-use crate::store::Item;
 
 /// Entries that one page reads. With more the order of the keys is the better way.
 pub(super) const ENTRIES_MAX: u64 = 10_000;
@@ -94,8 +93,8 @@ pub(super) async fn list_by_index(
                 let mut cursor = entries.open(stretch);
                 loop {
                     let batch = cursor.read_on(reads, if is_look { ROWS_PER_RANGE } else { STEP_ITEMS }).await?;
-                    for row in &batch.rows {
-                        let values = index_item::decode(&row.item)?;
+                    for row in batch.rows {
+                        let values = index_item::decode(&row.decode()?.item)?;
                         match filter.evaluate(&values) {
                             Ok(false) => {}
                             Ok(true) => found.push(values),
@@ -145,8 +144,7 @@ pub(super) async fn list_by_values(
     let mut left: Vec<(Vec<u8>, Vec<String>)> = keyed.filter(|(key, _)| listing.start.admits(key)).collect();
     left.sort_unstable_by(|left, right| right.cmp(left));
     left.dedup();
-    let mut room = Room::new(listing.limit);
-    let mut rows: Vec<(Vec<u8>, Item)> = Vec::new();
+    let mut page = Filling::new(listing.limit);
     let until_look = match listing.view {
         View::Latest => ABSENT_UNTIL_LOOK,
         View::AsOf { .. } => ABSENT_IN_PAST_UNTIL_LOOK,
@@ -154,14 +152,15 @@ pub(super) async fn list_by_values(
     let (mut asked, mut absent, mut next_look) = (0, 0, until_look);
     while let Some((next, _)) = left.last() {
         if asked > 0 && reads.is_spent() {
-            return Ok(RowPage { rows, next: Some(Position::From(next.clone())) });
+            let next = Position::From(next.clone());
+            return Ok(page.until(Some(next)));
         }
         let mut found = None;
         if absent >= next_look && left.len() >= until_look {
             next_look = absent.saturating_mul(LOOKS_FACTOR);
             found = read_between(reads, source, table, listing.segment, &left).await?;
         }
-        let mut found = match found {
+        let found = match found {
             Some(found) => {
                 left.clear();
                 found
@@ -169,7 +168,7 @@ pub(super) async fn list_by_values(
             None => {
                 // As many as fill the page, going by those that were found so far.
                 let is_found = asked - absent + 1;
-                let count = (room.left() + 1).saturating_mul(asked + 1).div_ceil(is_found).min(BATCH_GET_MAX_KEYS);
+                let count = (page.left() + 1).saturating_mul(asked + 1).div_ceil(is_found).min(BATCH_GET_MAX_KEYS);
                 let some = left.split_off(left.len().saturating_sub(count));
                 let some: Vec<Vec<String>> = some.into_iter().map(|(_, values)| values).collect();
                 let found = source.find(reads, &some).await?;
@@ -178,15 +177,12 @@ pub(super) async fn list_by_values(
                 found
             }
         };
-        found.sort_by(|left, right| left.key.cmp(&right.key));
-        for row in found {
-            if !room.take(&row.item) {
-                return Ok(RowPage { rows, next: Some(Position::From(row.key)) });
-            }
-            rows.push((row.key, row.item));
+        let next = page.take_all(found);
+        if next.is_some() {
+            return Ok(page.until(next));
         }
     }
-    Ok(RowPage { rows, next: None })
+    Ok(page.until(None))
 }
 
 /// Those of the partitions `wanted`, which are in falling order, that exist, if there are only few rows where they would
@@ -207,7 +203,9 @@ async fn read_between(
             let mut rows = Vec::new();
             for _ in 0..LOOK_STEPS {
                 let batch = cursor.read_on(reads, LOOK_ITEMS).await?;
-                rows.extend(batch.rows);
+                for row in batch.rows {
+                    rows.push(row.decode()?);
+                }
                 if batch.reached == Reached::End {
                     return Ok(Some(rows));
                 }

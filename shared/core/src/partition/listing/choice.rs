@@ -13,7 +13,6 @@ use super::position::Position;
 use super::source::{Cursor, Latest, Reached, Reads, Source};
 use super::way::{Contest, Way, index_way};
 use crate::catalog::{CatalogError, TableRef};
-use crate::partition::index_item::texts_of;
 use crate::predicate::{Compiled, KeyRange, Plan};
 
 /// What a partition costs that is got by its key, beside one that a query has: a unit is for 4 KB, and at least one is paid.
@@ -69,7 +68,7 @@ impl<'a> Contender<'a> {
             self.items += batch.rows.len();
             for row in &batch.rows {
                 // Whether it can be told is not the matter here.
-                self.matches += usize::from(filter.evaluate(&texts_of(&row.item)?).unwrap_or(true));
+                self.matches += usize::from(filter.evaluate(&row.values()?).unwrap_or(true));
             }
             if batch.reached == Reached::End {
                 self.cursor = None;

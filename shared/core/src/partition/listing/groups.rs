@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::position::Position;
 use super::source::{Cursor, Reached, Reads, Source};
-use super::{Listing, Room, RowPage, share};
+use super::{Filling, Listing, RowPage, share};
 use crate::catalog::{CatalogError, IndexRef, TableRef};
 use crate::limits::BATCH_GET_MAX_KEYS;
 use crate::partition::KeyType;
@@ -20,7 +20,6 @@ use crate::partition::index_item;
 use crate::partition::key::beginning::{PLAIN_MAX_BYTES, beginning_len, encode_beginning};
 use crate::partition::key::encode_key;
 use crate::predicate::{Compiled, KeyRange, Plan};
-use crate::store::Item;
 
 /// Items of one step where most entries are not wanted.
 const STEP_MAX_ITEMS: usize = 2000;
@@ -205,33 +204,28 @@ impl<'a> Groups<'a> {
 
     /// The page.
     pub(super) async fn page(mut self, source: &dyn Source) -> Result<RowPage, CatalogError> {
-        let mut room = Room::new(self.listing.limit);
-        let mut rows: Vec<(Vec<u8>, Item)> = Vec::new();
+        let mut page = Filling::new(self.listing.limit);
         while let Some(mut wave) = self.waves.pop_front() {
             loop {
-                let wanted = room.left().saturating_add(1);
+                let wanted = page.left().saturating_add(1);
                 let spent = self.fill(source, &mut wave, wanted).await?;
                 let count = wave.certain(wanted.min(BATCH_GET_MAX_KEYS));
                 if count == 0 {
                     if let Some(position) = spent {
-                        return Ok(RowPage { rows, next: Some(position) });
+                        return Ok(page.until(Some(position)));
                     }
                     break;
                 }
                 let rest = wave.found.keys().nth(count).cloned();
                 let later = rest.map(|key| wave.found.split_off(&key)).unwrap_or_default();
                 let next: Vec<Vec<String>> = std::mem::replace(&mut wave.found, later).into_values().collect();
-                let mut found = source.find(self.reads, &next).await?;
-                found.sort_by(|left, right| left.key.cmp(&right.key));
-                for row in found {
-                    if !room.take(&row.item) {
-                        return Ok(RowPage { rows, next: Some(Position::From(row.key)) });
-                    }
-                    rows.push((row.key, row.item));
+                let next = page.take_all(source.find(self.reads, &next).await?);
+                if next.is_some() {
+                    return Ok(page.until(next));
                 }
             }
         }
-        Ok(RowPage { rows, next: None })
+        Ok(page.until(None))
     }
 
     /// Reads until so many are certain, or everything is read, or the budget is spent; then it says up to where everything
@@ -268,7 +262,10 @@ impl<'a> Groups<'a> {
                 Some(cursor) => cursor.read_on(reads, at_once).await?,
                 None => return Ok(None),
             };
-            let values = batch.rows.iter().map(|row| index_item::decode(&row.item)).collect::<Result<Vec<_>, _>>()?;
+            let mut values = Vec::with_capacity(batch.rows.len());
+            for row in batch.rows {
+                values.push(index_item::decode(&row.decode()?.item)?);
+            }
             Ok::<_, CatalogError>(Some((stream, batch.reached, values)))
         });
         let read = futures::future::try_join_all(read).await?;

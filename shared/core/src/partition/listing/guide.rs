@@ -3,7 +3,6 @@
 use super::position::Position;
 use super::source::{Reached, Reads, Source, Stretch};
 use crate::catalog::CatalogError;
-use crate::partition::index_item::values_of;
 use crate::predicate::{Compiled, KeyRange, Layout, Plan, Probe, plan_within};
 
 /// Ranges of one window of leading values. With more there is hardly ever something to be jumped over that is worth it.
@@ -153,7 +152,7 @@ async fn check_first_rows(
     let Some(stretch) = Position::BEGINNING.rest(epoch, shard, &all) else { return Ok(None) };
     let batch = source.open(stretch).read_on(reads, ROWS_PER_RANGE).await?;
     for row in batch.rows.iter().filter(|row| ranges.iter().any(|range| range.contains(&row.key))) {
-        filter.evaluate(&values_of(&row.item)?)?;
+        filter.evaluate(&row.values()?)?;
     }
     Ok(match batch.reached {
         Reached::End => None,
@@ -172,7 +171,7 @@ async fn check_range(
     loop {
         let batch = cursor.read_on(reads, 1).await?;
         if let Some(row) = batch.rows.first() {
-            filter.evaluate(&values_of(&row.item)?)?;
+            filter.evaluate(&row.values()?)?;
             return Ok(());
         }
         if batch.reached == Reached::End {

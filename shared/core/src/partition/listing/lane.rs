@@ -13,9 +13,8 @@ use std::collections::VecDeque;
 use super::guide::{Guide, MANY_RANGES, Piece, ROWS_PER_RANGE, Refined, Step};
 use super::pace::{FIRST_STEP_ITEMS, Look, Pace};
 use super::position::Position;
-use super::source::{Cursor, Reached, Reads, Row, Source};
+use super::source::{Cursor, LateRow, Reached, Reads, Row, Source};
 use crate::catalog::CatalogError;
-use crate::partition::index_item::texts_of;
 use crate::predicate::KeyRange;
 
 /// Rows of one step from which its values tell how many there are of a kind.
@@ -261,16 +260,18 @@ impl<'a> Lane<'a> {
     }
 
     /// Keeps the rows that are wanted. Where they had to be judged, answers what the first and the last of them say.
-    fn take(&mut self, Open { piece, is_wide, .. }: &Open, rows: Vec<Row>) -> Result<Option<Ends>, CatalogError> {
+    fn take(&mut self, Open { piece, is_wide, .. }: &Open, rows: Vec<LateRow>) -> Result<Option<Ends>, CatalogError> {
         let Some(guide) = self.guide.filter(|_| !piece.is_exact) else {
-            self.buffer.extend(rows);
+            for row in rows {
+                self.buffer.push_back(row.decode()?);
+            }
             return Ok(None);
         };
         let (judged, before) = (rows.len(), self.buffer.len());
         let mut looks = if *is_wide { 0 } else { LOOKS_PER_STEP };
         let mut ends: Option<Ends> = None;
         for (at, row) in rows.into_iter().enumerate() {
-            let texts = texts_of(&row.item)?;
+            let texts = row.values()?;
             let is_wanted = guide.filter.evaluate(&texts)?;
             let values = || -> Vec<String> { texts.iter().map(|text| (*text).to_owned()).collect() };
             if self.look.as_mut().is_some_and(|look| !look.count(&row.key)) {
@@ -291,7 +292,7 @@ impl<'a> Lane<'a> {
                 Some(_) => {}
             }
             if is_wanted {
-                self.buffer.push_back(row);
+                self.buffer.push_back(row.decode()?);
             }
         }
         self.pace.judged(judged, self.buffer.len() - before);

@@ -95,9 +95,10 @@ impl Listing {
 }
 
 /// Items to read from each of so many shards at once for the rest of a page of `limit` rows: an even share and a little
-/// more. Rows are dealt out at random, so shards differ by about the root of their share of the page.
+/// more. Rows are dealt out at random, so shards differ by about the root of their share of the page. A page of one row
+/// needs the first of each.
 fn share(rows: usize, limit: usize, shards: usize) -> usize {
-    let spread = (limit / shards.max(1)).isqrt() + 1;
+    let spread = (limit / shards.max(1)).isqrt() + usize::from(limit > 1);
     (rows.div_ceil(shards.max(1)) + spread.min(SLACK_MAX)).min(rows.saturating_add(1))
 }
 
@@ -120,33 +121,51 @@ struct RowPage {
     next: Option<Position>,
 }
 
-/// What still fits into a page.
-struct Room {
-    rows: usize,
+/// A page that is being filled.
+struct Filling {
+    rows: Vec<(Vec<u8>, Item)>,
+    limit: usize,
     size_bytes: usize,
 }
 
-impl Room {
-    fn new(rows: usize) -> Self {
-        Self { rows, size_bytes: 0 }
+impl Filling {
+    fn new(limit: usize) -> Self {
+        Self { rows: Vec::new(), limit, size_bytes: 0 }
     }
 
+    /// Rows that still fit, if they are small.
     fn left(&self) -> usize {
-        self.rows
+        self.limit.saturating_sub(self.rows.len())
     }
 
     fn is_full(&self) -> bool {
-        self.rows == 0 || self.size_bytes >= ANSWER_MAX_BYTES
+        self.left() == 0 || self.size_bytes >= ANSWER_MAX_BYTES
     }
 
-    /// Whether there is room for this row, which then is taken.
-    fn take(&mut self, row: &Item) -> bool {
-        if self.is_full() {
-            return false;
+    /// Takes a row that comes behind the others, if there is room for it.
+    fn take(&mut self, key: Vec<u8>, item: Item) -> bool {
+        let has_room = !self.is_full();
+        if has_room {
+            self.size_bytes += item::size_bytes(&item);
+            self.rows.push((key, item));
         }
-        self.rows -= 1;
-        self.size_bytes += item::size_bytes(row);
-        true
+        has_room
+    }
+
+    /// Takes rows that come behind the others; where the next page begins if they do not all fit.
+    fn take_all(&mut self, mut found: Vec<Row>) -> Option<Position> {
+        found.sort_by(|left, right| left.key.cmp(&right.key));
+        for Row { key, item } in found {
+            if self.is_full() {
+                return Some(Position::From(key));
+            }
+            self.take(key, item);
+        }
+        None
+    }
+
+    fn until(self, next: Option<Position>) -> RowPage {
+        RowPage { rows: self.rows, next }
     }
 }
 
@@ -233,21 +252,27 @@ async fn fill_page(
     (mut older, older_horizon): (Found, Option<Position>),
     mut current: Merge<'_>,
 ) -> Result<RowPage, CatalogError> {
-    let mut room = Room::new(listing.limit);
-    let mut rows = Vec::new();
+    let mut page = Filling::new(listing.limit);
     let mut is_first = true;
     loop {
+        // What is at hand comes behind what is on the page, so what is next need not be read to be told.
+        if page.is_full()
+            && let Some((key, _)) = next_of(&older, &current)
+        {
+            let next = [horizon_of(&current, older_horizon.as_ref()), Some(Position::From(key))];
+            return Ok(page.until(next.into_iter().flatten().min()));
+        }
         if is_first || !reads.is_spent() {
-            current.fill(reads, share(room.left().max(1), listing.limit, shards)).await?;
+            current.fill(reads, share(page.left().max(1), listing.limit, shards)).await?;
         }
         is_first = false;
-        let horizon = [current.horizon(), older_horizon.as_ref()].into_iter().flatten().min().cloned();
-        let Some((key, epoch)) = next_of(&older, &current) else { return Ok(RowPage { rows, next: horizon }) };
+        let horizon = horizon_of(&current, older_horizon.as_ref());
+        let Some((key, epoch)) = next_of(&older, &current) else { return Ok(page.until(horizon)) };
         if let Some(horizon) = horizon.filter(|horizon| horizon.admits(&key)) {
-            return Ok(RowPage { rows, next: Some(horizon) });
+            return Ok(page.until(Some(horizon)));
         }
-        if room.is_full() {
-            return Ok(RowPage { rows, next: Some(Position::From(key)) });
+        if page.is_full() {
+            return Ok(page.until(Some(Position::From(key))));
         }
         let found = older.remove(&key);
         let row = match epoch {
@@ -255,10 +280,15 @@ async fn fill_page(
             // Moved between the two reads, or created twice while keys changed: the current epoch is the later word.
             Epoch::Current => current.pop().map(|Row { item, .. }| item),
         };
-        if let Some(row) = row.filter(|row| room.take(row)) {
-            rows.push((key, row));
+        if let Some(row) = row {
+            page.take(key, row);
         }
     }
+}
+
+/// Up to where it is known which rows there are.
+fn horizon_of(current: &Merge<'_>, older: Option<&Position>) -> Option<Position> {
+    [current.horizon(), older].into_iter().flatten().min().cloned()
 }
 
 enum Epoch {

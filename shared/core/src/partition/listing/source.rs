@@ -11,12 +11,13 @@ use crate::catalog::{CatalogError, TableRef};
 use crate::limits::BATCH_GET_MAX_KEYS;
 use crate::partition::as_of::AsOf;
 use crate::partition::attempts::{find, read};
+use crate::partition::index_item::{VALUES, late_texts_of};
 use crate::partition::item::{self, Kind};
 use crate::partition::key::encode_key;
 use crate::partition::read::read_every;
 use crate::ports::Ports;
 use crate::predicate::KeyRange;
-use crate::store::{Item, Page, Query, Sort, SortRange, Table};
+use crate::store::{Item, LateItem, LatePage, Page, Query, Sort, SortRange, Table};
 
 /// Which state of a table is listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +33,24 @@ pub enum View {
 pub(in crate::partition) struct Row {
     pub key: Vec<u8>,
     pub item: Item,
+}
+
+/// The same as it comes from a cursor: most rows are judged by their values and not kept.
+#[derive(Clone, Debug)]
+pub(in crate::partition) struct LateRow {
+    pub key: Vec<u8>,
+    pub item: LateItem,
+}
+
+impl LateRow {
+    /// The values of its partition.
+    pub fn values(&self) -> Result<Vec<&str>, CatalogError> {
+        Ok(late_texts_of(&self.item)?)
+    }
+
+    pub fn decode(self) -> Result<Row, CatalogError> {
+        Ok(Row { key: self.key, item: self.item.decode()? })
+    }
 }
 
 /// The part of one shard that a cursor goes through.
@@ -61,9 +80,9 @@ pub(in crate::partition) enum Reached {
 }
 
 /// Some rows in order of their keys, and how far that takes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(in crate::partition) struct Batch {
-    pub rows: Vec<Row>,
+    pub rows: Vec<LateRow>,
     /// At least the last row's key. Gets on with every batch, also with one without rows.
     pub reached: Reached,
 }
@@ -149,7 +168,15 @@ impl<'a> Reads<'a> {
         Ok(page)
     }
 
-    /// Counts items that were read otherwise than by [`Reads::query`].
+    /// The same, skimming the values of partitions.
+    pub async fn skim(&self, query: &Query) -> Result<LatePage, CatalogError> {
+        let page = read(self.ports, || self.ports.items.skim(query, VALUES)).await?;
+        self.queries.fetch_add(1, Ordering::Relaxed);
+        self.count_items(page.items.len());
+        Ok(page)
+    }
+
+    /// Counts items that were read otherwise than by queries.
     pub fn count_items(&self, items: usize) {
         self.items.fetch_add(u64::try_from(items).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -213,11 +240,11 @@ impl Cursor for PlaceCursor {
             return Ok(Batch { rows: Vec::new(), reached: Reached::End });
         }
         self.query.limit = Some(at_once.max(1));
-        let page = reads.query(&self.query).await?;
+        let page = reads.skim(&self.query).await?;
         let mut rows = Vec::with_capacity(page.items.len());
         for (key, item) in page.items {
-            if let Sort::Bytes(key) = key.sk {
-                rows.push(Row { key, item });
+            if let Sort::Bytes(key) = key {
+                rows.push(LateRow { key, item });
             }
         }
         let reached = match &page.next {

@@ -207,6 +207,7 @@ async fn walk_shard(
         loop {
             let batch = cursor.read_on(reads, 1 + dice.roll(4) as usize).await.unwrap();
             for row in batch.rows {
+                let row = row.decode().unwrap();
                 assert!(range.contains(&row.key) && last.as_ref().is_none_or(|last| *last < row.key));
                 assert_eq!(encode_key(types, &item::decode(&row.item).unwrap().values), row.key);
                 rows.push(mark_of(&row.item));
@@ -417,7 +418,7 @@ async fn a_part_ends_where_its_present_does() {
     loop {
         let batch = cursor.read_on(&reads, 2).await.unwrap();
         assert!(batch.rows.iter().all(|row| row.key > last), "nothing is behind what was reached");
-        names.extend(batch.rows.iter().map(|row| mark_of(&row.item)));
+        names.extend(batch.rows.into_iter().map(|row| mark_of(&row.decode().unwrap().item)));
         let Reached::Key(reached) = batch.reached else { break };
         last = reached;
     }

@@ -153,6 +153,9 @@ pub struct RestoreCursor {
     /// What no report names is left, from behind this file in quarantine.
     pub are_reports_done: bool,
     pub listed: Option<String>,
+    /// What is behind delete markers that no report names is left, from behind this version of this file.
+    pub is_quarantine_done: bool,
+    pub version: Option<(String, Option<String>)>,
 }
 
 impl Progress {

@@ -174,6 +174,8 @@ pub struct RunRecord {
     pub attempts: i64,
     /// Attempts begun since the run last got further.
     pub idle_attempts: i64,
+    /// Attempts that ended without a word: their workers died, or could not write any more.
+    pub lost_attempts: i64,
     /// Epoch of the lease of the last attempt.
     pub epoch: i64,
     /// Name of the refusal, and what is worth knowing of a run that is not done.
@@ -215,6 +217,7 @@ impl RunRecord {
             ended_ms: None,
             attempts: 0,
             idle_attempts: 0,
+            lost_attempts: 0,
             epoch: 0,
             reason: None,
             error: None,
@@ -308,6 +311,7 @@ impl RunRecord {
             ("ended_ms".to_owned(), time(self.ended_ms)),
             ("attempts".to_owned(), self.attempts.into()),
             ("idle_attempts".to_owned(), self.idle_attempts.into()),
+            ("lost_attempts".to_owned(), self.lost_attempts.into()),
             ("epoch".to_owned(), self.epoch.into()),
             ("reason".to_owned(), text(&self.reason)),
             ("error".to_owned(), text(&self.error)),
@@ -342,6 +346,7 @@ impl RunRecord {
             ended_ms: item.opt_int("ended_ms")?,
             attempts: item.int("attempts")?,
             idle_attempts: item.int("idle_attempts")?,
+            lost_attempts: item.opt_int("lost_attempts")?.unwrap_or_default(),
             epoch: item.int("epoch")?,
             reason: optional("reason")?,
             error: optional("error")?,
@@ -417,6 +422,7 @@ mod tests {
             ended_ms: Some(7),
             attempts: 2,
             idle_attempts: 1,
+            lost_attempts: 1,
             epoch: 3,
             reason: Some("fuse".into()),
             error: Some("too many".into()),
@@ -441,6 +447,7 @@ mod tests {
         earlier.remove("facts");
         earlier.remove("progress");
         earlier.remove("report_parts");
+        earlier.remove("lost_attempts");
         earlier.insert("report_attempt".into(), 2.into());
         earlier.insert("report_judged".into(), 1.into());
         let found = RunRecord::decode("id", &done.run_id, &earlier).unwrap();

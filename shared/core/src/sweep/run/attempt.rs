@@ -66,6 +66,8 @@ pub(super) struct Attempt<'a> {
     pub(super) is_filter_stored: bool,
     /// Objects stored for later attempts.
     pub(super) blobs: u32,
+    /// Whether workers that are gone may have stored some.
+    pub(super) has_work_of_others: bool,
     /// How what is deleted can come back.
     pub(super) way: Way,
     /// The last key of the quarantine that was looked at.
@@ -122,6 +124,7 @@ impl<'a> Attempt<'a> {
             has_advanced: false,
             is_filter_stored: false,
             blobs: 0,
+            has_work_of_others: false,
             way: Way::Never,
             tended: None,
             told: HashSet::new(),

@@ -60,7 +60,7 @@ pub(super) async fn find(app: &App, table_id: &str) -> Result<Option<DroppedTabl
 /// Forgets a dropped table of which a run has left nothing.
 pub(super) async fn forget_if_gone(app: &App, table: &DroppedTable, record: &RunRecord) -> Result<(), SweepError> {
     let total = record.totals.by_reason.values().fold(0_i64, |sum, tally| sum.saturating_add(tally.count));
-    let is_done = record.state == RunState::Completed && record.mode != Mode::DryRun;
+    let is_done = record.state == RunState::Completed && record.mode.deletes();
     if is_done && record.totals.deleted.count >= total {
         forget(app, table).await?;
     }
@@ -72,6 +72,15 @@ pub(in crate::sweep) async fn forget(app: &App, table: &DroppedTable) -> Result<
     let items = app.ports.items.as_ref();
     for lease in WriterLease::load_all(items, table.table_id.as_str()).await? {
         lease.forget(items).await?;
+    }
+    // Of the time when it was a table; nothing of them can be undone any more. The others tell what became of its files.
+    for run in RunRecord::load_all(items, table.table_id.as_str()).await? {
+        if run.created_ms < table.dropped_ms {
+            match items.delete(&RunRecord::key(&run.table_id, &run.run_id), Condition::Always).await {
+                Ok(()) | Err(WriteError::ConditionFailed { .. }) => {}
+                Err(WriteError::Store(error)) => return Err(error.into()),
+            }
+        }
     }
     match items.delete(&OptimizerItem::key(table.table_id.as_str()), Condition::Always).await {
         Ok(()) | Err(WriteError::ConditionFailed { .. }) => {}

@@ -81,6 +81,15 @@ impl<'a> Attempt<'a> {
         hours.max(0).saturating_mul(HOUR_MS)
     }
 
+    /// How long what is in quarantine waits. A dropped table puts nothing there any more; what it has there from before waits
+    /// as long as that of tables that say nothing, and goes with its other files.
+    fn tended_ms(&self, known: &Knowledge<'a>) -> i64 {
+        match self.dropped {
+            Some(_) => self.app.settings.undo.hours.max(0).saturating_mul(HOUR_MS),
+            None => self.keep_ms(known),
+        }
+    }
+
     pub(super) fn quarantine(&self, known: &Knowledge<'a>) -> Quarantine {
         Quarantine::of(&self.app.settings, &known.scope.bucket)
     }
@@ -115,9 +124,15 @@ impl<'a> Attempt<'a> {
         let around = self.directory.tables_around(&root).await?;
         let Some(other) = around.first() else { return Ok(()) };
         let place = other.location.as_ref().map(ToString::to_string).unwrap_or_default();
+        let fills_bucket = other.location.as_ref().is_some_and(|location| location.prefix.is_empty());
+        // A copy has to be in the same bucket, or nobody finds the file again by its key.
+        let ways = match fills_bucket {
+            true => "no folder of the bucket is outside it, so let the bucket keep versions (then nothing is moved)",
+            false => "name another folder (LAKEWARDEN_SWEEPS_QUARANTINE_FOLDER), let the bucket keep versions",
+        };
         let detail = format!(
-            "the quarantine {root} is not apart from table {other} at {place}: name another folder \
-             (LAKEWARDEN_SWEEPS_QUARANTINE_FOLDER), let the bucket keep versions, or delete for good (undoInHours 0)"
+            "the quarantine {root} is not apart from table {other} at {place}: {ways}, or delete for good, after a look at a \
+             dry run (undoInHours 0 in the optimizer)"
         );
         Err(Refusal::new(RefusalReason::QuarantineOverlap, detail).into())
     }
@@ -179,8 +194,8 @@ impl<'a> Attempt<'a> {
 
     /// Looks at everything that earlier runs took out of the scope, from where an earlier slice stopped.
     pub(super) async fn tend(&mut self, known: &mut Knowledge<'a>) -> Result<(), SweepError> {
-        let keep_ms = self.keep_ms(known);
-        if keep_ms == 0 {
+        let keep_ms = self.tended_ms(known);
+        if keep_ms == 0 && self.dropped.is_none() {
             return Ok(());
         }
         self.unhide(known, keep_ms).await?;
@@ -314,11 +329,11 @@ impl<'a> Attempt<'a> {
 
     /// Files that something names by now and that runs of this time hid behind delete markers.
     async fn unhide(&mut self, known: &Knowledge<'a>, keep_ms: i64) -> Result<(), SweepError> {
-        if self.record.mode == Mode::DryRun || self.tended.is_some() {
+        if self.record.mode == Mode::DryRun || self.tended.is_some() || self.dropped.is_some() {
             return Ok(());
         }
         let items = self.app.ports.items.as_ref();
-        let runs = RunRecord::load_all(items, &self.record.table_id).await?;
+        let all = RunRecord::load_all(items, &self.record.table_id).await?;
         let since_ms = self.started_ms.saturating_sub(keep_ms.max(known.retention_ms));
         let marked = |run: &&RunRecord| {
             undo::has_removed(run)
@@ -326,7 +341,7 @@ impl<'a> Attempt<'a> {
                 && run.run_id != self.record.run_id
                 && run.facts.undo.as_deref().is_none_or(|way| way == Way::Markers.as_str())
         };
-        let runs: Vec<RunRecord> = runs.iter().filter(marked).cloned().collect();
+        let runs: Vec<RunRecord> = all.iter().filter(marked).cloned().collect();
         let mut writer = ReportWriter::new(Kind::Outcomes, &self.app.settings.reports, &self.record);
         for run in &runs {
             for number in 0..run.report.outcomes {
@@ -347,7 +362,47 @@ impl<'a> Attempt<'a> {
                 writer.flush(self.app.ports.objects.as_ref(), &mut self.record.report).await?;
             }
         }
-        Ok(())
+        self.unhide_unreported(known, since_ms, &all, &mut writer).await
+    }
+
+    /// The same of files that a worker hid which died before it could report them: one LIST per 1,000 versions, in a bucket
+    /// with versions and after such a death.
+    async fn unhide_unreported(
+        &mut self,
+        known: &Knowledge<'a>,
+        since_ms: i64,
+        runs: &[RunRecord],
+        writer: &mut ReportWriter,
+    ) -> Result<(), SweepError> {
+        let recent: Vec<RunRecord> = runs.iter().filter(|run| run.created_ms >= since_ms).cloned().collect();
+        let app = self.app;
+        let objects = app.ports.objects.as_ref();
+        let mut cut = undo::cut_short(&recent, app.ports.clock.now_ms());
+        // What this very run is at is no death.
+        cut.retain(|run| run.run_id != self.record.run_id || self.record.lost_attempts > 0);
+        let bucket = known.scope.bucket.as_str();
+        if cut.is_empty() || objects.versioning(bucket).await? != Versioning::Enabled {
+            return Ok(());
+        }
+        let mut after = None;
+        loop {
+            self.check_time()?;
+            self.keep_lease().await?;
+            let (found, next) = undo::unreported(objects, bucket, &known.scope.key_prefix(), after, &cut).await?;
+            for (run_id, removal) in found {
+                let at = ObjectKey::new(bucket, removal.key.clone());
+                if known.references.held(&at) == Held::No {
+                    continue;
+                }
+                let undone = undo::restore(objects, bucket, &removal).await?;
+                if undone != Undone::Gone {
+                    self.note_return(&at.key, removal.size_bytes, &run_id, &undone, writer);
+                }
+            }
+            writer.flush(objects, &mut self.record.report).await?;
+            let Some(next) = next else { return Ok(()) };
+            after = Some(next);
+        }
     }
 
     /// Makes everybody wait, asks everything once more, and deletes what still nothing speaks for.

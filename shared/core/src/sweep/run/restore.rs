@@ -9,8 +9,9 @@ use serde_json::json;
 
 use super::attempt::Attempt;
 use crate::limits::LIST_PAGE_MAX_KEYS;
-use crate::store::{ListRequest, ObjectKey, StoreError};
-use crate::sweep::items::{RestoreAsk, RestoreCursor, RunRecord, Tally};
+use crate::location::Location;
+use crate::store::{Condition, ListRequest, ObjectKey, StoreError, VersionId, VersionMark, Versioning, WriteError};
+use crate::sweep::items::{RestoreAsk, RestoreCursor, RunRecord, Tally, WriterLease};
 use crate::sweep::refs::exact_hash;
 use crate::sweep::report::{Kind, ReportWriter, restored_line};
 use crate::sweep::undo::{self, Kept, Quarantine, Removal, Undone, is_staged};
@@ -23,7 +24,8 @@ type Attempted = (String, Removal, Result<Undone, StoreError>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NamedBy {
     Report,
-    Quarantine,
+    /// It lies in quarantine, or hides behind a marker that no report names.
+    Store,
 }
 
 /// Files that are brought back before it is written down how far the run is.
@@ -52,7 +54,7 @@ impl<'a> Attempt<'a> {
         }
         let quarantine = Quarantine::of(&self.app.settings, &bucket);
         let wanted = ask.key.clone().or_else(|| ask.prefix.clone()).unwrap_or_else(|| table.key_prefix());
-        loop {
+        while !cursor.is_quarantine_done {
             self.check_restore().await?;
             let request = ListRequest {
                 bucket: bucket.clone(),
@@ -74,13 +76,12 @@ impl<'a> Attempt<'a> {
             }
             // Of one file the newest copy comes first: run ids begin with their time.
             found.sort_by(|(left_run, left), (right_run, right)| (&left.key, right_run).cmp(&(&right.key, left_run)));
-            self.restore_some(&bucket, found, NamedBy::Quarantine).await?;
+            self.restore_some(&bucket, found, NamedBy::Store).await?;
             cursor.listed = last.or(cursor.listed);
+            cursor.is_quarantine_done = !page.truncated;
             self.save_cursor(&cursor).await?;
-            if !page.truncated {
-                break;
-            }
         }
+        self.restore_unreported(&ask, &table, &wanted, &mut cursor).await?;
         match &ask.key {
             Some(key) if self.record.report.outcomes == 0 => {
                 self.tell_unknown(&ObjectKey::new(bucket, key.clone())).await
@@ -97,6 +98,68 @@ impl<'a> Attempt<'a> {
         let mut writer = ReportWriter::new(Kind::Outcomes, &self.app.settings.reports, &self.record);
         writer.line(&json!({ "key": at.key, "size_bytes": 0, "outcome": undone.as_str() }));
         writer.flush(objects, &mut self.record.report).await
+    }
+
+    /// Files behind delete markers that no report names ([`undo::unreported`]).
+    async fn restore_unreported(
+        &mut self,
+        ask: &RestoreAsk,
+        table: &Location,
+        wanted: &str,
+        cursor: &mut RestoreCursor,
+    ) -> Result<(), SweepError> {
+        let app = self.app;
+        let objects = app.ports.objects.as_ref();
+        let runs = RunRecord::load_all(app.ports.items.as_ref(), &self.record.table_id).await?;
+        let mut cut = undo::cut_short(&runs, app.ports.clock.now_ms());
+        cut.retain(|run| ask.run.as_ref().is_none_or(|wanted| *wanted == run.run_id));
+        if cut.is_empty() || objects.versioning(&table.bucket).await? == Versioning::Off {
+            return Ok(());
+        }
+        loop {
+            self.check_restore().await?;
+            let after = cursor.version.clone().map(|(key, id)| VersionMark { key, id: id.map(VersionId) });
+            let (mut found, next) = undo::unreported(objects, &table.bucket, wanted, after, &cut).await?;
+            found.retain(|(_, removal)| {
+                let at = ObjectKey::new(table.bucket.clone(), removal.key.clone());
+                ask.wants(&removal.key) && table.relative(&at).is_some()
+            });
+            for batch in found.chunks(BATCH) {
+                self.check_restore().await?;
+                self.restore_some(&table.bucket, batch.to_vec(), NamedBy::Store).await?;
+            }
+            let Some(next) = next else { return Ok(()) };
+            cursor.version = Some((next.key, next.id.map(|id| id.0)));
+            self.save_cursor(cursor).await?;
+        }
+    }
+
+    /// A file that comes back from behind a marker is as old as it was, and an orphan still: it is announced as a writer
+    /// would, so that no run takes it for one retention.
+    async fn announce(&self, bucket: &str, some: &[(String, Removal)]) -> Result<(), SweepError> {
+        let is_old = |kept: &Kept| matches!(kept, Kept::Marker { .. } | Kept::Unreported { .. });
+        let old = some.iter().filter(|(_, removal)| is_old(&removal.kept));
+        let keys: Vec<ObjectKey> = old.map(|(_, removal)| ObjectKey::new(bucket, removal.key.clone())).collect();
+        let (ids, now_ms) = (self.app.ports.ids.as_ref(), self.app.ports.clock.now_ms());
+        for keys in keys.chunks(BATCH) {
+            let lease = WriterLease {
+                table_id: self.record.table_id.clone(),
+                lease_id: format!("restored-{}", ids.uuid().simple()),
+                holder: Some(format!("restored by run {}", self.record.run_id)),
+                prefixes: Vec::new(),
+                keys: keys.to_vec(),
+                granted_ms: now_ms,
+                // What has run out protects for one more retention, and is forgotten by itself.
+                expires_at_ms: now_ms,
+                revision: ids.uuid().simple().to_string(),
+            };
+            let key = WriterLease::key(&lease.table_id, &lease.lease_id);
+            match self.app.ports.items.put(&key, lease.encode(), Condition::Absent).await {
+                Ok(()) | Err(WriteError::ConditionFailed { .. }) => {}
+                Err(WriteError::Store(error)) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     async fn check_restore(&mut self) -> Result<(), SweepError> {
@@ -124,7 +187,8 @@ impl<'a> Attempt<'a> {
             Some(run) => RunRecord::load(items, &self.record.table_id, run).await?.into_iter().collect(),
             None => RunRecord::load_all(items, &self.record.table_id).await?,
         };
-        if ask.run.is_some() && runs.is_empty() {
+        // What is known of a dropped table's runs may be gone; its files in quarantine say themselves which one took them.
+        if ask.run.is_some() && runs.is_empty() && self.dropped.is_none() {
             let detail = format!("there is no run {}", ask.run.clone().unwrap_or_default());
             return Err(Refusal::new(RefusalReason::ProgressLost, detail).into());
         }
@@ -162,6 +226,7 @@ impl<'a> Attempt<'a> {
         by: NamedBy,
     ) -> Result<i64, SweepError> {
         let count = i64::try_from(some.len()).unwrap_or(i64::MAX);
+        self.announce(bucket, &some).await?;
         // Where a file is meant twice, the first is the one that comes back.
         let (mut keys, mut again) = (HashSet::new(), Vec::new());
         let mut first = Vec::new();
@@ -208,7 +273,7 @@ impl<'a> Attempt<'a> {
                 }
             };
             // Of a copy that nobody needs its run's report has told already, or its file was never taken away.
-            if by == NamedBy::Quarantine && matches!(undone, Undone::Exists | Undone::Gone) {
+            if by == NamedBy::Store && matches!(undone, Undone::Exists | Undone::Gone) {
                 continue;
             }
             // A file has one line, by what was taken last; another only where an older copy is what came back.
@@ -220,7 +285,9 @@ impl<'a> Attempt<'a> {
             if let (Undone::Staged, Some(line)) = (&undone, line.as_object_mut()) {
                 match &removal.kept {
                     Kept::Quarantine { place, .. } => line.insert("quarantine".to_owned(), place.as_str().into()),
-                    Kept::Marker { id, .. } => line.insert("marker".to_owned(), id.0.as_str().into()),
+                    Kept::Marker { id, .. } | Kept::Unreported { id } => {
+                        line.insert("marker".to_owned(), id.0.as_str().into())
+                    }
                     Kept::Nowhere => None,
                 };
             }

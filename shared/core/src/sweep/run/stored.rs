@@ -9,11 +9,12 @@ use super::attempt::Attempt;
 use super::knowledge::{Knowledge, Sourced, Standing};
 use crate::limits::DELETE_BATCH_MAX_KEYS;
 use crate::location::Location;
+use crate::ports::App;
 use crate::store::{Doomed, ETag, GetOptions, Listed, ObjectError, ObjectKey, PutOptions, list_every};
 use crate::sweep::blob::{decode_blob, encode_blob, hash64};
 use crate::sweep::delays::Delays;
 use crate::sweep::families::Families;
-use crate::sweep::items::Stage;
+use crate::sweep::items::{RunRecord, Stage};
 use crate::sweep::page::{PAGE_NAME, render};
 use crate::sweep::ranges::KeySample;
 use crate::sweep::refs::{Lens, References};
@@ -326,15 +327,20 @@ impl<'a> Attempt<'a> {
 
     /// Removes what only the run itself needed, once it has ended.
     pub(super) async fn forget_work(&self) -> Result<(), SweepError> {
-        let objects = self.app.ports.objects.as_ref();
-        let folder = self.work_key("");
-        let found = list_every(objects, &folder.bucket, &folder.key).await?;
-        for some in found.chunks(DELETE_BATCH_MAX_KEYS) {
-            let doomed: Vec<Doomed> = some.iter().map(|one| Doomed { key: one.key.clone(), if_match: None }).collect();
-            objects.delete_batch(&folder.bucket, &doomed).await?;
-        }
-        Ok(())
+        forget_work_of(self.app, &self.record).await
     }
+}
+
+/// Removes what slices of a run that has ended left for the next one: one LIST if there is nothing.
+pub(super) async fn forget_work_of(app: &App, run: &RunRecord) -> Result<(), SweepError> {
+    let objects = app.ports.objects.as_ref();
+    let folder = run_folder(&app.settings.reports, run).object(WORK);
+    let found = list_every(objects, &folder.bucket, &folder.key).await?;
+    for some in found.chunks(DELETE_BATCH_MAX_KEYS) {
+        let doomed: Vec<Doomed> = some.iter().map(|one| Doomed { key: one.key.clone(), if_match: None }).collect();
+        objects.delete_batch(&folder.bucket, &doomed).await?;
+    }
+    Ok(())
 }
 
 fn orphans_name(attempt: i64, number: i64) -> String {

@@ -9,6 +9,7 @@ use crate::catalog::tables::{create_table, drop_table};
 use crate::delta::testkit::{TABLE_ID, TableKit, add_line, creation_of};
 use crate::glue::GlueException;
 use crate::location::Location;
+use crate::store::Objects;
 use crate::sweep::items::{RunRecord, RunState};
 
 fn object(json: Value) -> Map<String, Value> {
@@ -246,4 +247,104 @@ async fn a_lease_outlives_the_second_registration_that_it_was_given_to() {
     assert!(!left(&lake, "wh/t/").contains(&"orphan.parquet".to_owned()));
     lake.days(9);
     assert!(!swept().await.contains(&"job/slow.parquet".to_owned()), "a retention after its end it is over");
+}
+
+/// The worker of the catalog goes over a table that was dropped, whatever else is at work.
+async fn purge(lake: &Lake) {
+    use crate::catalog::purge::{carry_out, list_work};
+    let ports = &lake.app.ports;
+    for work in list_work(ports.items.as_ref(), ports.clock.as_ref()).await.unwrap() {
+        let deadline = crate::ports::Deadline::in_ms(ports.clock.as_ref(), 600_000);
+        carry_out(ports, &work, deadline).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_run_right_after_the_drop_ends_by_name() {
+    use crate::store::QueueName;
+    // Whether the table had an optimizer, and where the purge comes.
+    for (had, moment) in (0..4).flat_map(|moment| [(false, moment), (true, moment)]) {
+        let lake = lake().await;
+        let kit = TableKit { world: lake.world.clone(), root: Location::new(BUCKET, "wh/d") };
+        kit.log(0, &creation_of(TABLE_ID, &[], json!({}))).await;
+        register(&lake, "d", "wh/d", json!({"spark.sql.sources.provider": "delta"})).await;
+        if had {
+            let input = json!({"CatalogId": "000000000000", "DatabaseName": "cat", "TableName": "d",
+                "Type": "orphan_file_deletion", "TableOptimizerConfiguration": {"enabled": true,
+                    "orphanFileDeletionConfiguration": {"icebergConfiguration": {}}}});
+            optimizer::create(&lake.app, &CatalogDirectory::new(&lake.app), input).await.unwrap();
+        }
+        lake.days(1);
+        drop_table(&lake.app.ports, "cat", "d").await.unwrap();
+        let id = only(&lake).await["table_id"].as_str().unwrap().to_owned();
+        if moment == 0 {
+            purge(&lake).await;
+        }
+        dropped::start(&lake.app, &id, &json!({"mode": "dry_run"})).await.unwrap();
+        let request = SweepRequest::decode(&lake.world.queue.take(QueueName::Sweeps).unwrap()).unwrap();
+        if moment == 1 {
+            purge(&lake).await;
+        }
+        let directory = CatalogDirectory::new(&lake.app);
+        let hooked = if moment == 2 { Some(lake.clone()) } else { None };
+        let outcome = match hooked {
+            None => sweep(&lake.app, &directory, &request, lake.deadline()).await.unwrap(),
+            Some(inner) => {
+                // In the middle of the run.
+                let action =
+                    move || -> futures::future::BoxFuture<'static, ()> { Box::pin(async move { purge(&inner).await }) };
+                let hook = Hook::new(4, Box::new(action));
+                let (memory, objects) = (lake.directory.clone(), lake.world.objects.clone());
+                let hooked = std::sync::Arc::new(Hooked { hook: hook.clone(), directory: memory, objects });
+                let mut app = lake.app.clone();
+                app.ports.objects = std::sync::Arc::new(UpToTheLast(hooked));
+                let outcome = sweep(&app, &directory, &request, lake.deadline()).await.unwrap();
+                assert!(hook.has_fired());
+                outcome
+            }
+        };
+        let RunOutcome::Finished(record) = outcome else { panic!("{had} {moment}: {outcome:?}") };
+        assert_eq!((record.state, &record.reason), (RunState::Completed, &None), "{had} {moment}: {:?}", record.error);
+        // The purge goes on until it finds nothing more, and what the run has said stays.
+        for _ in 0..3 {
+            lake.world.clock.advance_ms(crate::catalog::purge::LONGEST_FUNCTION_MS);
+            purge(&lake).await;
+        }
+        let found = dropped::get(&lake.app, &id, &request.run_id).await.unwrap();
+        assert_eq!(found["state"], json!("completed"), "{had} {moment}");
+        let (items, clock) = (lake.app.ports.items.as_ref(), lake.app.ports.clock.as_ref());
+        assert_eq!(crate::catalog::purge::list_work(items, clock).await.unwrap().len(), 0, "the purge ends");
+    }
+}
+
+#[tokio::test]
+async fn what_was_in_quarantine_when_the_table_was_dropped_expires_or_comes_back() {
+    let mut lake = lake().await;
+    lake.app.settings.undo.hours = 24 * 9;
+    let id = dropped_delta(&lake).await;
+    let place = |key: &str, id: &str| format!("lakewarden-quarantine/wh/d/{key}/{id}/0000000000001-run");
+    let (one, two, other) = (place("q.parquet", &id), place("r.parquet", &id), place("q.parquet", "another-table"));
+    for key in [&one, &two, &other] {
+        lake.put(key, "x").await;
+    }
+    // By key, by prefix, or by run, though the table and its runs are gone.
+    purge(&lake).await;
+    let bad = dropped::start(&lake.app, &id, &json!({"mode": "restore"})).await.unwrap_err();
+    assert!(bad.message.contains("run, prefix or key"), "{bad}");
+    let back = run(&lake, &id, json!({"mode": "restore", "key": "wh/d/r.parquet"})).await.unwrap();
+    assert_eq!((back.state, back.facts.restored.map(|tally| tally.count)), (RunState::Completed, Some(1)));
+    assert!(lake.keys().contains("wh/d/r.parquet") && !lake.keys().contains(&two));
+    lake.world.objects.delete(&at("wh/d/r.parquet"), None).await.unwrap();
+    // Not before its time, though everything else goes.
+    lake.days(8);
+    let removed = remove(&lake, &id).await.unwrap();
+    assert_eq!((removed.state, removed.totals.deleted.count), (RunState::Completed, 5), "{:?}", removed.error);
+    assert!(lake.keys().contains(&one));
+    lake.days(2);
+    let seen = dry(&lake, &id).await;
+    assert!(lake.keys().contains(&one), "a dry run deletes nothing");
+    assert_eq!(counts(&seen).get("quarantine_expired"), Some(&1));
+    let removed = remove(&lake, &id).await.unwrap();
+    assert_eq!(removed.facts.expired.map(|tally| tally.count), Some(1));
+    assert!(!lake.keys().contains(&one) && lake.keys().contains(&other), "only its own");
 }

@@ -143,13 +143,15 @@ async fn without_totals(second: &[(i32, i32, String)], summary: Value) -> Iceber
     table
 }
 
+/// What the second manifest names, the summary, and whether that fits.
+type Case<'a> = (&'a [(i32, i32, String)], Value, bool);
+
 #[tokio::test]
 async fn where_totals_are_missing_what_the_snapshot_added_must_be_there() {
     let (one, none) = ([file(1, "more.parquet")], []);
     let merged = [file(0, "old.parquet"), file(1, "more.parquet"), file(2, "gone.parquet")];
     let deletes = [(1, 1, "wh/t/data/more-deletes.parquet".to_owned())];
-    // What the second manifest names, the summary, and whether that fits.
-    let cases: [(&[(i32, i32, String)], Value, bool); 18] = [
+    let cases: [Case<'_>; 18] = [
         (&one, json!({"added-data-files": "1"}), true),
         (&one, json!({"added-data-files": "2"}), false),
         // What the first manifest added was added by another snapshot.

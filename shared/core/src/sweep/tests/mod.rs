@@ -3,6 +3,7 @@
 mod audited;
 mod commits;
 mod comparing;
+mod damage;
 mod deleting;
 mod delta;
 mod delta_log;
@@ -29,4 +30,5 @@ mod slices;
 mod stores;
 mod strangers;
 mod undo;
+mod undone;
 mod unmarked;

@@ -205,3 +205,72 @@ async fn a_table_of_pyiceberg_keeps_all_its_files() {
     assert_eq!((record.state, record.totals.deleted.count), (RunState::Completed, 2), "{:?}", record.error);
     assert_eq!(lake.keys().into_iter().filter(|key| key.starts_with("wh/")).collect::<BTreeSet<_>>(), whole);
 }
+
+/// Whoever ends a run takes away what its slices have stored for each other, and nothing else.
+#[tokio::test]
+async fn what_slices_have_stored_goes_with_the_run() {
+    use crate::ports::Deadline;
+    use crate::store::{Objects, PutOptions};
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum End {
+        Stale,
+        SecondAttempt,
+        Again,
+        GivenUp,
+    }
+    for end in [End::Stale, End::SecondAttempt, End::Again, End::GivenUp] {
+        let lake = Lake::new();
+        with_old_orphan(&lake).await;
+        let request = lake.start("t", Mode::Ordinary).await;
+        let place = |name: &str| lake.app.settings.reports.object(&format!("id-t/{}/{name}", request.run_id));
+        let (work, beside) = (place("work/001-filter-x"), place("work.txt"));
+        let objects = lake.world.objects.as_ref();
+        let short = || Deadline::in_ms(lake.world.clock.as_ref(), 10_000);
+        if end == End::Again {
+            lake.run(&request).await.unwrap();
+        } else {
+            let outcome = sweep(&lake.app, lake.directory.as_ref(), &request, short()).await.unwrap();
+            assert_eq!(outcome, RunOutcome::Postponed(Interruption::TimeLimit));
+        }
+        // A worker that died had stored this, and nothing names it.
+        for at in [&work, &beside] {
+            objects.put(at, "x".into(), &PutOptions::default()).await.unwrap();
+        }
+        let before = objects.object_usage();
+        match end {
+            End::Stale => {
+                lake.days(2);
+                lake.start("t", Mode::DryRun).await;
+            }
+            End::Again => assert_eq!(lake.run(&request).await.unwrap(), RunOutcome::AlreadyFinished),
+            End::SecondAttempt => _ = lake.run(&request).await.unwrap(),
+            End::GivenUp => {
+                let error = SweepError::from(crate::store::StoreError::new(
+                    crate::store::StoreErrorKind::Unavailable,
+                    "get",
+                    "no answer",
+                ));
+                assert!(give_up(&lake.app, lake.directory.as_ref(), &request, &error).await.unwrap());
+            }
+        }
+        assert!(objects.head(&work).await.is_err(), "{end:?}");
+        assert!(objects.head(&beside).await.is_ok(), "{end:?}");
+        if matches!(end, End::Stale | End::Again) {
+            let used = objects.object_usage().since(&before);
+            assert_eq!((used.lists, used.batch_deletes), (1, 1), "{end:?}");
+            let before = objects.object_usage();
+            let again = lake.run(&request).await.unwrap();
+            assert_eq!(again, RunOutcome::AlreadyFinished);
+            let used = objects.object_usage().since(&before);
+            assert_eq!((used.lists, used.batch_deletes), (1, 0), "{end:?}");
+        }
+    }
+    // One that was never begun has stored nothing, and is not looked at.
+    let lake = Lake::new();
+    with_orphan(&lake).await;
+    lake.start("t", Mode::Ordinary).await;
+    lake.days(15);
+    let before = lake.world.objects.object_usage();
+    lake.start("t", Mode::Ordinary).await;
+    assert_eq!(lake.world.objects.object_usage().since(&before).lists, 0);
+}
