@@ -17,4 +17,5 @@ pub use manifest::{ManifestContent, ManifestEntry, ManifestRef, read_manifest, r
 pub use metadata::{FlinkCommit, Least, Snapshot, TableMetadata, is_metadata_name};
 pub use reachable::{
     MANIFEST_CONCURRENCY, Named, Reachable, Visit, head_named, load_attempt, load_manifest, load_metadata,
+    load_metadata_object,
 };
