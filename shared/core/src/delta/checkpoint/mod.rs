@@ -84,6 +84,8 @@ pub(super) enum Interest {
     Some,
     /// Not even their paths.
     None,
+    /// Of all of them what they are, and not what is in them.
+    Outline,
 }
 
 /// Who takes the actions of a checkpoint.
@@ -166,7 +168,7 @@ impl Sink for Sorter<'_> {
             // The first pass has told the target of it.
             let is_wanted = match pass {
                 Pass::Files => self.target.removed_path(path)?,
-                Pass::Whole | Pass::Paths | Pass::Others => self.target.live_path(path)?,
+                Pass::Whole | Pass::Paths | Pass::Others | Pass::Outline => self.target.live_path(path)?,
             };
             has_wanted |= is_wanted;
             if is_wanted && pass != Pass::Paths {

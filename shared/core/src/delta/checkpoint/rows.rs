@@ -83,6 +83,8 @@ pub(super) enum Pass {
     Files,
     /// Everything but files.
     Others,
+    /// Everything, but of files only their places, sizes and dates.
+    Outline,
 }
 
 impl Field {
@@ -94,7 +96,16 @@ impl Field {
             Pass::Paths => !is_file || matches!(self, Field::AddPath | Field::RemovePath),
             Pass::Files => is_file,
             Pass::Others => !is_file,
+            Pass::Outline => !is_file || self.is_of_place() || matches!(self, Field::AddSize | Field::RemoveTime),
         }
+    }
+}
+
+impl Field {
+    /// Whether it tells, with others, which logical file it is.
+    fn is_of_place(self) -> bool {
+        let path = FIELDS.iter().find(|(field, _)| *field == self).map_or("", |(_, path)| path);
+        path.ends_with(".path") || path.contains(".deletionVector.")
     }
 }
 
