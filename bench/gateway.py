@@ -1,5 +1,5 @@
-"""Objects through the guarded S3 beside the plain one, on the same embedded S3 in one run: throughput of large objects, latency of
-small requests, and the gateway's memory while a gigabyte streams through.
+"""Objects through the guarded S3 beside the plain one, on the same embedded S3 in one run: throughput of large objects and what the
+gateway's process spends of the processor on them, latency of small requests, and its memory while a gigabyte streams through.
 
 Both ways take turns, so that what else the machine does meets both. The client is plain HTTP on one connection with requests that are
 signed as an SDK signs them (the hash of a body is computed before the clock starts): an SDK's own time would be most of what is measured.
@@ -72,6 +72,12 @@ def memory_kb(pid):
     raise RuntimeError("no VmRSS")
 
 
+def processor_seconds(pid):
+    """What a process has spent so far, in itself and in the kernel."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    return tuple(int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:13])
+
+
 class Memory:
     """The largest resident size of a process while this is entered."""
 
@@ -92,14 +98,22 @@ class Memory:
         self.thread.join()
 
 
-def throughput(ways, size, rounds):
+def throughput(ways, size, rounds, pid):
     body = os.urandom(size)
     digest = hashlib.sha256(body).hexdigest()
     times = {way: {"put": [], "get": []} for way in ways}
+    spent = {"put": (0, 0), "get": (0, 0)}
+
+    def measured(kind, client, *arguments):
+        before = processor_seconds(pid)
+        took = timed(client.send, kind.upper(), *arguments)
+        spent[kind] = tuple(sum(parts) for parts in zip(spent[kind], processor_seconds(pid), (-part for part in before)))
+        return took
+
     for number in range(rounds + 1):
         for way, client in ways.items():
-            put = timed(client.send, "PUT", f"/{BUCKET}/bench/{way}", body, digest)
-            get = timed(client.send, "GET", f"/{BUCKET}/bench/{way}")
+            put = measured("put", client, f"/{BUCKET}/bench/{way}", body, digest)
+            get = measured("get", client, f"/{BUCKET}/bench/{way}")
             if number:  # the first one is not counted
                 times[way]["put"].append(put)
                 times[way]["get"].append(get)
@@ -107,6 +121,9 @@ def throughput(ways, size, rounds):
     for kind in ("put", "get"):
         rates = {way: size / statistics.median(times[way][kind]) / MEGABYTE for way in ways}
         print(f"   {kind} {rates['plain']:7.0f} {rates['guarded']:7.0f} MB/s ({rates['guarded'] / rates['plain']:4.0%})", end="")
+    gigabytes = size * (rounds + 1) / 1000 / MEGABYTE
+    for kind, (own, kernel) in spent.items():
+        print(f"   {kind} {own / gigabytes:.2f} + {kernel / gigabytes:.2f} s/GB", end="")
     print()
 
 
@@ -147,9 +164,9 @@ def main():
             keys = server.endpoints["access_key"], server.endpoints["secret_key"]
             guarded = json.loads(file.read_text(encoding="utf-8"))["s3"]
             ways = {"plain": Client(server.endpoints["s3"], keys), "guarded": Client(guarded, keys)}
-            print("Throughput, plain and through the gateway (a process of its own), medians:")
+            print("Throughput, plain and through the gateway (a process of its own), medians; the gateway's processor time, own and in the kernel:")
             for megabytes in options.megabytes:
-                throughput(ways, int(megabytes * MEGABYTE), options.rounds)
+                throughput(ways, int(megabytes * MEGABYTE), options.rounds, gateway.pid)
             print("Small requests:")
             latency(ways, options.small)
             body = os.urandom(MEGABYTE) * options.stream

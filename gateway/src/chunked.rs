@@ -1,7 +1,8 @@
 //! `aws-chunked` bodies: taken apart as they stream by, and put together again without signatures.
 //!
 //! Where the clients' keys are known, the signature of each chunk is checked when its last byte has gone by, so that no
-//! chunk has to be held. A wrong one ends the body with an error, and with it the upload that it is passed on to.
+//! chunk has to be held. A wrong one ends the body with an error, and with it the upload that it is passed on to: the last
+//! piece of all is passed on when everything is known to be good.
 
 use aws_sigv4::sign::v4::calculate_signature;
 use bytes::{Buf, Bytes, BytesMut};
@@ -247,13 +248,28 @@ fn body_of(stream: impl Stream<Item = Result<Bytes, FrameError>> + Send + 'stati
     Body::http_body_unsync(StreamBody::new(stream))
 }
 
-/// The data alone.
-pub fn plain(chunks: Chunks) -> Body {
-    body_of(try_unfold(chunks, |mut chunks| async move {
-        Ok(match chunks.next().await? {
-            Some(Piece::Data(data)) => Some((data, chunks)),
-            Some(Piece::End(_)) | None => None,
-        })
+/// The data alone, of which there must be as much as was said: whoever waits for that much stops reading there, and would
+/// not notice that the rest is wrong.
+pub fn plain(chunks: Chunks, length: Option<u64>) -> Body {
+    let start = (chunks, None::<Bytes>, 0_u64);
+    body_of(try_unfold(start, move |(mut chunks, mut held, mut so_far)| async move {
+        loop {
+            match chunks.next().await? {
+                Some(Piece::Data(data)) => {
+                    so_far = so_far.saturating_add(data.len() as u64);
+                    if length.is_some_and(|length| so_far > length) {
+                        return Err(FrameError::Malformed("it has more data than it says"));
+                    }
+                    if let Some(before) = held.replace(data) {
+                        return Ok(Some((before, (chunks, held, so_far))));
+                    }
+                }
+                Some(Piece::End(_)) if length.is_some_and(|length| so_far < length) => {
+                    return Err(FrameError::Incomplete);
+                }
+                Some(Piece::End(_)) | None => return Ok(held.map(|last| (last, (chunks, None, so_far)))),
+            }
+        }
     }))
 }
 
@@ -350,8 +366,41 @@ mod tests {
         let text = b"4;chunk-signature=a\r\nabcd\r\n0;chunk-signature=b\r\nx-amz-checksum-crc32:AAAAAA==\r\nx-amz-trailer-signature:c\r\n\r\n";
         let again = BodyExt::collect(unsigned(Chunks::new(in_pieces(text, 1000), None))).await.unwrap().to_bytes();
         assert_eq!(again, "4\r\nabcd\r\n0\r\nx-amz-checksum-crc32:AAAAAA==\r\n\r\n");
-        let data = BodyExt::collect(plain(Chunks::new(in_pieces(text, 7), None))).await.unwrap().to_bytes();
+        let data = BodyExt::collect(plain(Chunks::new(in_pieces(text, 7), None), None)).await.unwrap().to_bytes();
         assert_eq!(data, "abcd");
+    }
+
+    /// What a reader gets that stops at the length it was told.
+    async fn up_to(length: u64, text: &[u8], size: usize) -> Result<Vec<u8>, StdError> {
+        let mut body = plain(Chunks::new(in_pieces(text, size), None), Some(length));
+        let mut data = Vec::new();
+        while (data.len() as u64) < length {
+            match body.next().await {
+                None => break,
+                Some(piece) => data.extend_from_slice(&piece?),
+            }
+        }
+        Ok(data)
+    }
+
+    #[tokio::test]
+    async fn the_last_piece_is_not_passed_on_before_the_end_is_good() {
+        for size in 1..30 {
+            let good = b"4\r\nabcd\r\n4\r\nefgh\r\n0\r\n\r\n";
+            assert_eq!(up_to(8, good, size).await.unwrap(), b"abcdefgh");
+            for (length, text) in [
+                (8, &b"4\r\nabcd\r\n4\r\nefgh\r\n0\r\nnonsense\r\n\r\n"[..]),
+                (8, b"4\r\nabcd\r\n4\r\nefgh\r\n"),
+                (8, b"8\r\nabcdefgh\r\n"),
+                (4, good),
+                (6, good),
+                (7, good),
+                (9, good),
+            ] {
+                assert!(up_to(length, text, size).await.is_err(), "{length} {size}");
+            }
+            assert_eq!(up_to(0, b"0\r\n\r\n", size).await.unwrap(), b"");
+        }
     }
 
     /// The example that S3's documentation works through: 65 KiB of `a`, the first chunk 64 KiB.

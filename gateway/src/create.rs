@@ -72,9 +72,19 @@ enum Condition {
     None,
 }
 
+/// Which object the writer wants to replace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Replaces {
+    Any,
+    ETag(String),
+}
+
 /// Answers a PUT of a log file.
 pub async fn create(gateway: &Arc<Gateway>, file: LogFile, mut request: Request) -> S3Result<S3Response<Body>> {
-    let condition = check_head(&request, &file)?;
+    let condition = check_head(&request)?;
+    if let Some(replaces) = replaces(&request) {
+        return Err(cannot_replace(gateway, &file, condition, &replaces).await);
+    }
     let whole = request.read(CONTENT_MAX_BYTES).await.map_err(|error| if_too_large(error, &file))?;
     digests::check(&request, &whole)?;
     let mark = format!("{} {}", file.key(), sha256_hex(&whole.bytes));
@@ -92,7 +102,7 @@ pub async fn create(gateway: &Arc<Gateway>, file: LogFile, mut request: Request)
     Ok(S3Response::with_headers(Body::empty(), headers))
 }
 
-fn check_head(request: &Request, file: &LogFile) -> S3Result<Condition> {
+fn check_head(request: &Request) -> S3Result<Condition> {
     let unsupported =
         request.headers.keys().find(|name| NOT_CARRIED.iter().any(|known| name.as_str().starts_with(known)));
     let is_default = |name: &str, values: &[&str]| request.header(name).is_none_or(|value| values.contains(&value));
@@ -115,13 +125,44 @@ fn check_head(request: &Request, file: &LogFile) -> S3Result<Condition> {
         let text = "Lakewarden's gateway takes no ACL and no tags on a log file: the commit service writes it";
         return Err(S3Error::with_message(S3ErrorCode::NotImplemented, text));
     }
-    if request.headers.contains_key(IF_MATCH) {
-        return Err(published(file));
-    }
     match request.headers.get(IF_NONE_MATCH).map(HeaderValue::as_bytes) {
         None => Ok(Condition::None),
         Some(b"*") => Ok(Condition::Absent),
         Some(_) => Err(s3_error!(NotImplemented, "If-None-Match takes nothing but * here")),
+    }
+}
+
+fn replaces(request: &Request) -> Option<Replaces> {
+    let given = String::from_utf8_lossy(request.headers.get(IF_MATCH)?.as_bytes()).trim().to_owned();
+    Some(if given == "*" { Replaces::Any } else { Replaces::ETag(given.trim_matches('"').to_owned()) })
+}
+
+/// What a PUT is told that may only replace something: as by S3, that there is nothing, or something else; and of what could
+/// be replaced, that it is published.
+async fn cannot_replace(gateway: &Gateway, file: &LogFile, condition: Condition, replaces: &Replaces) -> S3Error {
+    let there = match gateway.objects.head(&file.key()).await {
+        Ok(meta) => Some(meta.etag.0),
+        Err(ObjectError::NotFound(_)) => None,
+        Err(error) => return unavailable(file, &crate::chain(&error)),
+    };
+    not_replaced(there.as_deref(), file, condition, replaces)
+}
+
+fn not_replaced(there: Option<&str>, file: &LogFile, condition: Condition, replaces: &Replaces) -> S3Error {
+    match (there, replaces) {
+        (None, _) => {
+            let text = format!(
+                "Version {} of {} is not there, so that If-Match cannot hold: leave it out to commit it",
+                file.version, file.root
+            );
+            S3Error::with_message(S3ErrorCode::NoSuchKey, text)
+        }
+        (Some(_), _) if condition == Condition::Absent => taken(file),
+        (Some(etag), Replaces::ETag(given)) if etag != given => {
+            let text = format!("Version {} of {} has another ETag than If-Match says", file.version, file.root);
+            S3Error::with_message(S3ErrorCode::PreconditionFailed, text)
+        }
+        (Some(_), _) => published(file),
     }
 }
 
@@ -272,20 +313,24 @@ mod tests {
         LogFile { root: Location::new("lake", "t"), version: Version(7) }
     }
 
-    fn head(headers: &[(&'static str, &'static str)]) -> Result<Condition, S3ErrorCode> {
-        let request = Request {
+    fn request() -> Request {
+        Request {
             method: http::Method::PUT,
             path: String::new(),
             query: Vec::new(),
-            headers: headers
-                .iter()
-                .map(|(name, value)| (name.parse::<http::HeaderName>().unwrap(), HeaderValue::from_static(value)))
-                .collect(),
+            headers: HeaderMap::new(),
             body: Body::empty(),
             fate: crate::patience::Fate::default(),
             check: None,
-        };
-        check_head(&request, &file()).map_err(|error| error.code().clone())
+        }
+    }
+
+    fn head(headers: &[(&'static str, &'static str)]) -> Result<Condition, S3ErrorCode> {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.parse::<http::HeaderName>().unwrap(), HeaderValue::from_static(value)));
+        let request = Request { headers: headers.collect(), ..request() };
+        check_head(&request).map_err(|error| error.code().clone())
     }
 
     #[test]
@@ -313,7 +358,31 @@ mod tests {
             assert_eq!(head(&[(name, value)]), Err(S3ErrorCode::NotImplemented), "{name}");
         }
         assert_eq!(head(&[("if-none-match", "*")]), Ok(Condition::Absent));
-        assert_eq!(head(&[("if-match", "\"x\"")]), Err(S3ErrorCode::AccessDenied));
+    }
+
+    #[test]
+    fn a_version_that_is_not_there_cannot_be_replaced_and_one_that_is_must_not() {
+        use Condition::{Absent, None as Always};
+        let etag = |text: &str| Replaces::ETag(text.to_owned());
+        for (there, condition, replaces, code) in [
+            (None, Always, etag("e"), S3ErrorCode::NoSuchKey),
+            (None, Always, Replaces::Any, S3ErrorCode::NoSuchKey),
+            (None, Absent, etag("e"), S3ErrorCode::NoSuchKey),
+            (Some("e"), Always, etag("e"), S3ErrorCode::AccessDenied),
+            (Some("e"), Always, Replaces::Any, S3ErrorCode::AccessDenied),
+            (Some("e"), Always, etag("f"), S3ErrorCode::PreconditionFailed),
+            (Some("e"), Absent, etag("e"), S3ErrorCode::PreconditionFailed),
+        ] {
+            let error = not_replaced(there, &file(), condition, &replaces);
+            assert_eq!(error.code(), &code, "{there:?} {condition:?} {replaces:?}");
+        }
+        let given = |text: &'static str| {
+            let headers = HeaderMap::from_iter([(IF_MATCH, HeaderValue::from_static(text))]);
+            replaces(&Request { headers, ..request() })
+        };
+        assert_eq!(given(" \"e\" "), Some(etag("e")));
+        assert_eq!(given("e"), Some(etag("e")));
+        assert_eq!(given("*"), Some(Replaces::Any));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! logs after checkpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -21,13 +22,13 @@ use crate::cleanup::{self, Doomed};
 use crate::names::{Checkpoint, LogFile, Named};
 use crate::request::Request;
 use crate::told::told;
-use crate::{Gateway, digests, lookalike, passed_on, xml};
+use crate::{Gateway, digests, lookalike, passed_on, turns, xml};
 
 /// A batch of 1,000 keys of 1,024 bytes, escaped, has less.
 const BATCH_MAX_BYTES: usize = 8 * 1024 * 1024;
 
 /// Answers the deletion of one log file.
-pub async fn delete(gateway: &Gateway, file: LogFile, request: Request) -> S3Result<S3Response<Body>> {
+pub async fn delete(gateway: &Arc<Gateway>, file: LogFile, request: Request) -> S3Result<S3Response<Body>> {
     let is_plain = request.query.iter().all(|(name, _)| name == "x-id");
     if !is_plain {
         let text =
@@ -40,7 +41,7 @@ pub async fn delete(gateway: &Gateway, file: LogFile, request: Request) -> S3Res
 
 /// Answers the deletion of (a part of) a checkpoint.
 pub async fn delete_checkpoint(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     checkpoint: Checkpoint,
     request: Request,
 ) -> S3Result<S3Response<Body>> {
@@ -49,14 +50,19 @@ pub async fn delete_checkpoint(
 }
 
 async fn if_superfluous(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     doomed: BTreeMap<Location, Doomed>,
     request: Request,
 ) -> S3Result<S3Response<Body>> {
-    match kept(gateway, doomed).await?.pop_first() {
-        None => passed_on(gateway, request).await,
-        Some((_, text)) => Err(S3Error::with_message(S3ErrorCode::AccessDenied, text)),
-    }
+    let turn = gateway.turns.alone(doomed.keys().cloned().collect()).await?;
+    let own = gateway.clone();
+    let work = async move {
+        match kept(&own, doomed).await?.pop_first() {
+            None => passed_on(&own, request).await,
+            Some((_, text)) => Err(S3Error::with_message(S3ErrorCode::AccessDenied, text)),
+        }
+    };
+    turns::carry_out(turn, work).await
 }
 
 /// What may not be deleted, and what a person is told of it.
@@ -95,23 +101,50 @@ async fn kept(gateway: &Gateway, doomed: BTreeMap<Location, Doomed>) -> S3Result
 
 /// Answers `POST /bucket?delete`: what is guarded is taken out of the batch, and reported as S3 reports what it did not
 /// delete.
-pub async fn delete_batch(gateway: &Gateway, mut request: Request) -> S3Result<S3Response<Body>> {
+pub async fn delete_batch(gateway: &Arc<Gateway>, mut request: Request) -> S3Result<S3Response<Body>> {
     let whole = request.read(BATCH_MAX_BYTES).await?;
     digests::check(&request, &whole)?;
-    let mut batch: Delete = xml::read(&whole.bytes)?;
-    let refused = refusals(gateway, request.bucket(), &batch).await?;
+    let batch: Delete = xml::read(&whole.bytes)?;
+    check_texts(&batch)?;
+    let sorted = sort(gateway, request.bucket(), &batch);
+    let turn = gateway.turns.alone(sorted.doomed.keys().cloned().collect()).await?;
+    let own = gateway.clone();
+    turns::carry_out(turn, async move { delete_rest(&own, request, batch, sorted).await }).await
+}
+
+/// What XML cannot say S3 does not take either, and an answer could not name it: nothing is deleted.
+fn check_texts(batch: &Delete) -> S3Result<()> {
+    let texts = batch.objects.iter().flat_map(|object| [Some(&object.key), object.version_id.as_ref()]);
+    match texts.flatten().find(|text| !xml::holds(text)) {
+        None => Ok(()),
+        Some(text) => {
+            let text = format!(
+                "A batch of deletions is XML, which cannot hold the key `{text}`: delete this one by itself. Nothing was deleted"
+            );
+            Err(S3Error::with_message(S3ErrorCode::MalformedXML, text))
+        }
+    }
+}
+
+/// Deletes what may go of a batch.
+async fn delete_rest(
+    gateway: &Gateway,
+    mut request: Request,
+    mut batch: Delete,
+    sorted: Sorted,
+) -> S3Result<S3Response<Body>> {
+    let refused = refusals(gateway, sorted).await?;
     batch.objects.retain(|object| !refused.contains_key(&(object.key.clone(), object.version_id.clone())));
     let errors: Vec<Error> = refused
         .into_iter()
         .map(|((key, version_id), text)| Error {
             code: Some("AccessDenied".to_owned()),
-            // Only what no log file is named may be spelled out here.
-            key: Some(readable(key)),
+            key: Some(key),
             message: Some(told(&text)),
             version_id,
         })
         .collect();
-    if batch.objects.is_empty() {
+    if batch.objects.is_empty() && !errors.is_empty() {
         let output = DeleteObjectsOutput { errors: Some(errors), ..DeleteObjectsOutput::default() };
         return as_xml(&output);
     }
@@ -130,41 +163,48 @@ pub async fn delete_batch(gateway: &Gateway, mut request: Request) -> S3Result<S
     Ok(S3Response { status: Some(StatusCode::OK), ..S3Response::with_headers(Body::from(merged), headers) })
 }
 
-/// A key as an answer can hold it.
-fn readable(key: String) -> String {
-    let is_xml = |c: char| !c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\u{7f}'..='\u{9f}');
-    if key.chars().all(|c| is_xml(c) && !matches!(c, '\u{fffe}' | '\u{ffff}')) { key } else { told(&key) }
-}
-
 /// A key, and which version of it.
 type Id = (String, Option<String>);
 
-async fn refusals(gateway: &Gateway, bucket: &str, batch: &Delete) -> S3Result<BTreeMap<Id, String>> {
-    let mut refused = BTreeMap::new();
-    let mut doomed: BTreeMap<Location, Doomed> = BTreeMap::new();
-    let mut files = Vec::new();
+/// A batch by what its keys name.
+#[derive(Debug, Default)]
+struct Sorted {
+    /// Whatever the log says.
+    refused: BTreeMap<Id, String>,
+    /// To be checked.
+    doomed: BTreeMap<Location, Doomed>,
+    files: Vec<(ObjectKey, Id)>,
+}
+
+fn sort(gateway: &Gateway, bucket: &str, batch: &Delete) -> Sorted {
+    let mut sorted = Sorted::default();
     for object in &batch.objects {
         let at = ObjectKey::new(bucket, object.key.as_str());
         let id = (object.key.clone(), object.version_id.clone());
         match gateway.names(&at) {
             Named::Other => {}
-            Named::Lookalike => drop(refused.insert(id, lookalike(&at))),
+            Named::Lookalike => drop(sorted.refused.insert(id, lookalike(&at))),
             Named::LogFile(file) if id.1.is_some() => {
                 let text = format!("Lakewarden lets nobody delete a version of the published log file {}", file.key());
-                refused.insert(id, text);
+                sorted.refused.insert(id, text);
             }
             Named::LogFile(file) => {
-                doomed.entry(file.root).or_default().commits.insert(file.version);
-                files.push((at, id));
+                sorted.doomed.entry(file.root).or_default().commits.insert(file.version);
+                sorted.files.push((at, id));
             }
             Named::Checkpoint(checkpoint) => {
-                doomed.entry(checkpoint.root).or_default().checkpoints.insert(checkpoint.name);
-                files.push((at, id));
+                sorted.doomed.entry(checkpoint.root).or_default().checkpoints.insert(checkpoint.name);
+                sorted.files.push((at, id));
             }
         }
     }
-    let kept = kept(gateway, doomed).await?;
-    for (at, id) in files {
+    sorted
+}
+
+async fn refusals(gateway: &Gateway, sorted: Sorted) -> S3Result<BTreeMap<Id, String>> {
+    let mut refused = sorted.refused;
+    let kept = kept(gateway, sorted.doomed).await?;
+    for (at, id) in sorted.files {
         if let Some(text) = kept.get(&at) {
             refused.insert(id, text.clone());
         }
@@ -233,9 +273,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_can_be_read_whatever_a_key_holds() {
-        for (key, told) in [("a\rb", "a\rb"), ("a\u{1}b", "a\\u{1}b"), ("\u{0}", "\\u{0}"), ("ü", "ü")] {
-            assert_eq!(readable(key.to_owned()), told);
+    fn keys_that_an_answer_cannot_name_are_refused() {
+        let check = |key: &str, version_id: Option<&str>| {
+            let object = s3s::dto::ObjectIdentifier {
+                key: key.to_owned(),
+                version_id: version_id.map(str::to_owned),
+                ..Default::default()
+            };
+            check_texts(&Delete { objects: vec![object], quiet: None }).map_err(|error| error.code().clone())
+        };
+        for key in ["a\rb", "a\tb\n", "ü", "\u{7f}\u{85}\u{fffd}\u{10000}"] {
+            assert_eq!(check(key, Some("v")), Ok(()), "{key:?}");
+        }
+        for key in ["a\u{1}b", "\0", "\u{1f}", "\u{fffe}", "\u{ffff}"] {
+            assert_eq!(check(key, None), Err(S3ErrorCode::MalformedXML), "{key:?}");
+            assert_eq!(check("a", Some(key)), Err(S3ErrorCode::MalformedXML), "{key:?}");
         }
     }
 

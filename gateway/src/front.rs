@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use aws_sigv4::sign::v4::generate_signing_key;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::uri::PathAndQuery;
-use http::{Extensions, HeaderMap, Method, Uri};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use s3s::auth::{S3Auth, SecretKey};
@@ -24,7 +24,8 @@ use crate::accept::{PATIENCE, accept};
 use crate::chunked::ChunkCheck;
 use crate::names::Named;
 use crate::patience::{BODY_PATIENCE, Fate, patient};
-use crate::request::{Request, decode_path, decode_query, is_signature};
+use crate::request::{Framing, Request, decode_path, decode_query, is_signature};
+use crate::sign::PAYLOAD;
 use crate::told::{answer, complete};
 use crate::{Gateway, create, delete, lookalike, passed_on, published};
 
@@ -98,7 +99,7 @@ impl S3Route for Route {
 
     async fn call(&self, request: S3Request<Body>) -> S3Result<S3Response<Body>> {
         let answered = match take_apart(&self.gateway.clients, request) {
-            Ok(request) => self.answer(request).await,
+            Ok(request) => self.answer(request).await.map_err(|error| self.true_cause(error)),
             Err(error) => Err(error),
         };
         // Refusals are ordinary answers, and not for the log of errors.
@@ -111,12 +112,26 @@ impl S3Route for Route {
     }
 }
 
+fn looped() -> S3Error {
+    s3_error!(
+        InvalidRequest,
+        "What this gateway passes on comes back to it: name the S3 that lies behind it with --s3-endpoint"
+    )
+}
+
 impl Route {
+    /// Where the gateway is its own S3, that is what is wrong, and not that S3 cannot be asked.
+    fn true_cause(&self, error: S3Error) -> S3Error {
+        let is_unavailable = *error.code() == S3ErrorCode::ServiceUnavailable;
+        if is_unavailable && self.gateway.upstream.has_looped() { looped() } else { error }
+    }
+
     async fn answer(&self, request: Request) -> S3Result<S3Response<Body>> {
         let gateway = &self.gateway;
         if request.method == Method::POST && request.asks("delete") && request.object().is_none() {
             return delete::delete_batch(gateway, request).await;
         }
+        check_post(&request)?;
         check_rename_source(gateway, &request)?;
         let named = match request.object() {
             Some(at) => gateway.names(&at),
@@ -153,21 +168,64 @@ impl Route {
     }
 }
 
+/// What stores could take for a batch of deletions, or for a form, and that is none as it is spelled.
+fn check_post(request: &Request) -> S3Result<()> {
+    if request.method != Method::POST {
+        return Ok(());
+    }
+    if request.asks("delete") {
+        return Err(s3_error!(MethodNotAllowed, "Batches of deletions are posted to /<bucket>?delete"));
+    }
+    let asks_nothing = request.query.iter().all(|(name, _)| name == "x-id");
+    if asks_nothing && request.object().is_none() {
+        return Err(s3_error!(NotImplemented, "The gateway takes no uploads by forms: use PUT"));
+    }
+    Ok(())
+}
+
 /// A rename takes its source away.
 fn check_rename_source(gateway: &Gateway, request: &Request) -> S3Result<()> {
-    let Some(source) = request.headers.get("x-amz-rename-source") else { return Ok(()) };
-    let source = percent_encoding::percent_decode(source.as_bytes()).decode_utf8_lossy();
-    let key = source.strip_prefix('/').unwrap_or(&source);
-    // With the bucket before it, or without.
-    let with_bucket = key.split_once('/').map(|(_, key)| key);
-    for key in [Some(key), with_bucket].into_iter().flatten() {
-        let at = lakewarden_core::store::ObjectKey::new(request.bucket(), key);
-        if gateway.names(&at) != Named::Other {
-            let text = format!("Lakewarden lets nobody rename {at}, which belongs to a log");
+    const NAME: &str = "x-amz-rename-source";
+    let in_headers = request.headers.get_all(NAME).iter().map(HeaderValue::as_bytes);
+    // Presigned addresses may say what is a header otherwise.
+    let in_query = request.query.iter().filter(|(name, _)| name.eq_ignore_ascii_case(NAME));
+    for source in in_headers.chain(in_query.map(|(_, value)| value.as_bytes())) {
+        let source = percent_encoding::percent_decode(source).decode_utf8_lossy();
+        let key = source.strip_prefix('/').unwrap_or(&source);
+        // With the bucket before it, or without.
+        let with_bucket = key.split_once('/').map(|(_, key)| key);
+        for key in [Some(key), with_bucket].into_iter().flatten() {
+            let at = lakewarden_core::store::ObjectKey::new(request.bucket(), key);
+            if gateway.names(&at) != Named::Other {
+                let text = format!("Lakewarden lets nobody rename {at}, which belongs to a log");
+                return Err(S3Error::with_message(S3ErrorCode::AccessDenied, text));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Headers that S3 acts upon must be signed, or whoever holds a presigned address could add some. What only says how the
+/// body is sent is excepted.
+fn check_signed(headers: &HeaderMap, query: &[(String, String)]) -> S3Result<()> {
+    let in_header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let in_header = in_header.and_then(|text| member(text, "SignedHeaders"));
+    let in_query = query.iter().filter(|(name, _)| name.eq_ignore_ascii_case("x-amz-signedheaders"));
+    for signed in in_header.into_iter().chain(in_query.map(|(_, value)| value.as_str())) {
+        let is_signed = |name: &str| signed.split(';').any(|found| found.eq_ignore_ascii_case(name));
+        let mut names = headers.keys().map(HeaderName::as_str).filter(|name| name.starts_with("x-amz-"));
+        if let Some(name) = names.find(|name| *name != PAYLOAD.as_str() && !is_signed(name)) {
+            let text = format!("There were headers present in the request which were not signed: {name}");
             return Err(S3Error::with_message(S3ErrorCode::AccessDenied, text));
         }
     }
     Ok(())
+}
+
+/// A member of the header `authorization`.
+fn member<'a>(authorization: &'a str, name: &str) -> Option<&'a str> {
+    let members = authorization.split([',', ' ']).map(str::trim);
+    members.filter_map(|member| member.split_once('=')).find(|(found, _)| *found == name).map(|(_, value)| value)
 }
 
 fn take_apart(clients: &Clients, mut request: S3Request<Body>) -> S3Result<Request> {
@@ -178,12 +236,15 @@ fn take_apart(clients: &Clients, mut request: S3Request<Body>) -> S3Result<Reque
         None => (Body::empty(), Fate::default()),
     };
     let mut query = decode_query(&request.uri)?;
+    if matches!(clients, Clients::Pair { .. }) {
+        check_signed(&request.headers, &query)?;
+    }
     query.retain(|(name, _)| !is_signature(name));
     let check = match clients {
         Clients::Pair { secret_key, .. } => chunk_check(&request.headers, secret_key),
         Clients::Anybody => None,
     };
-    Ok(Request {
+    let request = Request {
         method: request.method,
         path: decode_path(&request.uri)?,
         query,
@@ -191,7 +252,15 @@ fn take_apart(clients: &Clients, mut request: S3Request<Body>) -> S3Result<Reque
         body,
         fate,
         check,
-    })
+    };
+    let must_be_checked =
+        matches!(clients, Clients::Pair { .. }) && matches!(request.framing(), Framing::Signed { .. });
+    if must_be_checked && request.check.is_none() {
+        let text = "The gateway takes chunks that are signed with AWS4-HMAC-SHA256, by a request whose head is signed so in its \
+                    header, and no other ones";
+        return Err(S3Error::with_message(S3ErrorCode::NotImplemented, text));
+    }
+    Ok(request)
 }
 
 /// What chunks are checked with, where they are signed: it begins with the signature of the head.
@@ -199,18 +268,14 @@ fn chunk_check(headers: &HeaderMap, secret_key: &str) -> Option<ChunkCheck> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     text("x-amz-content-sha256").filter(|payload| payload.starts_with("STREAMING-AWS4-HMAC-SHA256-"))?;
     let authorization = text(AUTHORIZATION.as_str())?;
-    let member = |name: &str| {
-        let members = authorization.split([',', ' ']).map(str::trim);
-        members.filter_map(|member| member.split_once('=')).find(|(found, _)| *found == name).map(|(_, value)| value)
-    };
-    let (_, scope) = member("Credential")?.split_once('/')?;
+    let (_, scope) = member(authorization, "Credential")?.split_once('/')?;
     let mut parts = scope.split('/');
     let (_, region, service) = (parts.next()?, parts.next()?, parts.next()?);
     let date = text("x-amz-date")?;
     let format = format_description!("[year][month][day]T[hour][minute][second]Z");
     let moment: OffsetDateTime = PrimitiveDateTime::parse(date, &format).ok()?.assume_utc();
     let key = generate_signing_key(secret_key, moment.into(), region, service);
-    let signature = member("Signature")?.to_owned();
+    let signature = member(authorization, "Signature")?.to_owned();
     Some(ChunkCheck::new(key.as_ref().to_vec(), date.to_owned(), scope.to_owned(), signature))
 }
 
@@ -233,8 +298,8 @@ fn without_signature(request: &mut http::Request<Incoming>) {
 
 /// Forms carry a signature of their own over what they say, which nobody else can make again.
 fn is_form(request: &http::Request<Incoming>) -> bool {
-    let kind = request.headers().get(CONTENT_TYPE).map(|kind| kind.as_bytes().to_ascii_lowercase());
-    request.method() == Method::POST && kind.is_some_and(|kind| kind.trim_ascii().starts_with(b"multipart/"))
+    let mut kinds = request.headers().get_all(CONTENT_TYPE).iter().map(|kind| kind.as_bytes().to_ascii_lowercase());
+    request.method() == Method::POST && kinds.any(|kind| kind.trim_ascii().starts_with(b"multipart/"))
 }
 
 /// Names of the machine that a gateway is asked by. Other ones with dots could have a bucket before them, which would be
@@ -264,10 +329,7 @@ fn check_host(request: &http::Request<Incoming>) -> S3Result<()> {
 /// What is refused before anybody looks at a signature.
 fn check_connection(gateway: &Gateway, request: &http::Request<Incoming>) -> S3Result<()> {
     if gateway.upstream.sent(request.headers()) {
-        return Err(s3_error!(
-            InvalidRequest,
-            "What this gateway passes on comes back to it: name the S3 that lies behind it with --s3-endpoint"
-        ));
+        return Err(looped());
     }
     check_host(request)?;
     if is_form(request) {
@@ -311,6 +373,30 @@ pub async fn serve(listener: TcpListener, gateway: Arc<Gateway>, shutdown: impl 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_s3_acts_upon_is_signed() {
+        let check = |authorization: Option<&str>, signed: Option<&str>, names: &[&'static str]| {
+            let mut headers: HeaderMap =
+                names.iter().map(|name| (HeaderName::from_static(name), HeaderValue::from_static("x"))).collect();
+            if let Some(signed) = authorization {
+                let text = format!("AWS4-HMAC-SHA256 Credential=K/s, SignedHeaders={signed}, Signature=0");
+                headers.insert(AUTHORIZATION, text.parse().unwrap());
+            }
+            let query: Vec<_> =
+                signed.map(|signed| ("X-Amz-SignedHeaders".to_owned(), signed.to_owned())).into_iter().collect();
+            check_signed(&headers, &query).is_ok()
+        };
+        assert!(check(Some("host;x-amz-date"), None, &["x-amz-date", "range", "x-amz-content-sha256"]));
+        assert!(!check(Some("host;x-amz-date"), None, &["x-amz-date", "x-amz-copy-source"]));
+        assert!(check(Some("host;x-amz-copy-source"), None, &["x-amz-copy-source"]));
+        assert!(check(None, Some("host"), &["content-type", "x-amzn-trace-id"]));
+        assert!(!check(None, Some("host"), &["x-amz-acl"]));
+        assert!(check(None, Some("host;x-amz-acl"), &["x-amz-acl"]));
+        // What is said twice must hold twice.
+        assert!(!check(Some("host;x-amz-acl"), Some("host"), &["x-amz-acl"]));
+        assert!(check(None, None, &["x-amz-acl"]), "other signatures cover all of them");
+    }
 
     #[test]
     fn buckets_in_host_names_are_not_taken() {

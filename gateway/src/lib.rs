@@ -15,7 +15,7 @@
 //! | `upstream`, `connections`, `sign` | passing on |
 //! | `create`, `commits` | creating a log file, and the commit service |
 //! | `delete`, `xml` | deletions, one by one and in batches |
-//! | `cleanup`, `same`, `published` | which log files and checkpoints may go, or be overwritten |
+//! | `cleanup`, `same`, `published`, `turns` | which log files and checkpoints may go, or be overwritten, and one after the other |
 //! | `told` | what people are told |
 //!
 //! s3s checks the clients' signatures and writes errors. What passes does not go through typed operations (as `s3s-aws`
@@ -37,11 +37,13 @@ mod request;
 mod same;
 mod sign;
 mod told;
+mod turns;
 mod upstream;
 mod xml;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use aws_credential_types::provider::SharedCredentialsProvider;
 use http::Response;
@@ -58,6 +60,7 @@ use create::Acknowledged;
 use names::{Named, Scope};
 use request::Request;
 use sign::Signer;
+use turns::Turns;
 use upstream::{Upstream, UpstreamError};
 
 pub use accept::serve_s3;
@@ -118,6 +121,7 @@ pub struct Gateway {
     objects: Arc<dyn ReadObjects>,
     acknowledged: Acknowledged,
     cleanup: Cleanup,
+    turns: Turns,
 }
 
 impl fmt::Debug for Gateway {
@@ -145,6 +149,7 @@ impl Gateway {
                 signer: signer(settings.s3_access, "s3"),
                 clock: settings.clock.clone(),
                 via: upstream::via(RandomIds.uuid()),
+                has_looped: AtomicBool::new(false),
             },
             commits: Commits {
                 address: service,
@@ -155,6 +160,7 @@ impl Gateway {
             objects: settings.objects,
             acknowledged: Acknowledged::default(),
             cleanup: Cleanup::default(),
+            turns: Turns::default(),
         })
     }
 

@@ -82,9 +82,18 @@ fn exactly(at: &ObjectKey) -> Option<Named> {
     (key == *at).then_some(named)
 }
 
-/// Whether a bucket's name is nothing that a path could be shortened by.
+/// Ends of names that S3 gives to access points, and lets no bucket have.
+const OF_ACCESS_POINTS: [&str; 4] = ["-s3alias", "--ol-s3", "--xa-s3", ".mrap"];
+
+/// Whether what stands for a bucket is another name of one: an access point, whose objects are those of some bucket.
+fn is_access_point(bucket: &str) -> bool {
+    let bucket = bucket.to_ascii_lowercase();
+    bucket.contains(':') || OF_ACCESS_POINTS.iter().any(|end| bucket.ends_with(end))
+}
+
+/// Whether a bucket's name is nothing that a path could be shortened by, and the only name of what lies in it.
 fn is_plain_bucket(bucket: &str) -> bool {
-    matches!(reduced(bucket).as_slice(), [one] if one.eq_ignore_ascii_case(bucket))
+    !is_access_point(bucket) && matches!(reduced(bucket).as_slice(), [one] if one.eq_ignore_ascii_case(bucket))
 }
 
 /// Also other numbers of digits: some readers take any.
@@ -166,6 +175,7 @@ impl Scope {
         let within: Vec<String> = [at.bucket.to_lowercase()].into_iter().chain(reduced(&at.key)).collect();
         let whole = reduced(&format!("{}/{}", at.bucket, at.key));
         let is_in = self.guarded.is_empty()
+            || is_access_point(&at.bucket)
             || self
                 .guarded
                 .iter()
@@ -253,7 +263,9 @@ mod tests {
     #[test]
     fn a_bucket_that_a_path_could_lose_is_none() {
         let key = "lake/t/_delta_log/00000000000000000000.json";
-        for bucket in ["", ".", "..", "a/..", "x%2e", " "] {
+        for bucket in
+            ["", ".", "..", "a/..", "x%2e", " ", "arn:aws:s3:eu-west-1:1:accesspoint", "ap-0a1b-s3alias", "x--ol-s3"]
+        {
             assert_eq!(classify(&ObjectKey::new(bucket, key)), Named::Lookalike, "{bucket:?}");
         }
         assert!(matches!(classify(&ObjectKey::new("my.Lake-1", key)), Named::LogFile(_)));
@@ -307,6 +319,8 @@ mod tests {
             (".", "lake/gold/t", true),
             ("", "lake/gold/t", true),
             ("lake", "../lake/gold/raw/t", true),
+            // Whose bucket that is nobody knows.
+            ("ap-0a1b-s3alias", "silver/t", true),
         ] {
             assert_eq!(some.guards(&at(bucket, key)), guarded, "{bucket}/{key}");
         }

@@ -2,6 +2,7 @@
 //! before it were cleaned up, is all that is left of the table and stays as it is.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use http::header::{ETAG, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderValue, Method};
@@ -12,17 +13,21 @@ use crate::cleanup::Doomed;
 use crate::names::Checkpoint;
 use crate::request::Request;
 use crate::told::clause;
-use crate::{Gateway, chain, delete, digests, passed_on};
+use crate::{Gateway, chain, delete, digests, passed_on, turns};
 
 /// Larger checkpoints are not compared with what is there.
 const COMPARED_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
 /// Answers what would change (a part of) a checkpoint.
-pub async fn change(gateway: &Gateway, checkpoint: Checkpoint, request: Request) -> S3Result<S3Response<Body>> {
+pub async fn change(gateway: &Arc<Gateway>, checkpoint: Checkpoint, request: Request) -> S3Result<S3Response<Body>> {
     match effect(&request) {
         Effect::None => passed_on(gateway, request).await,
         Effect::Deletes => delete::delete_checkpoint(gateway, checkpoint, request).await,
-        Effect::Overwrites => overwrite(gateway, checkpoint, request).await,
+        Effect::Overwrites => {
+            let turn = gateway.turns.together(&checkpoint.root).await?;
+            let own = gateway.clone();
+            turns::carry_out(turn, async move { overwrite(&own, checkpoint, request).await }).await
+        }
         Effect::Unknown => {
             let text = format!(
                 "Lakewarden does not know what this {} would do to the checkpoint {} of {}: put, copy or delete it without \

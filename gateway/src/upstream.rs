@@ -1,6 +1,7 @@
 //! Passing requests on: signed anew, otherwise as they came, bodies streaming both ways.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, DATE, EXPECT, HOST, PROXY_AUTHENTICATE,
@@ -52,6 +53,8 @@ pub struct Upstream {
     pub clock: Arc<dyn Clock>,
     /// What [`Upstream::forward`] adds to `Via`: no other gateway has it.
     pub via: HeaderValue,
+    /// Whether something that was passed on, or asked, came back.
+    pub has_looped: AtomicBool,
 }
 
 /// The name of one gateway in the header `Via`, by which it knows a request that comes back to it.
@@ -71,9 +74,18 @@ impl std::fmt::Debug for Upstream {
 }
 
 impl Upstream {
-    /// Whether a request was passed on by this very gateway before.
+    /// Whether a request was passed on by this very gateway before. That it ever happened is kept in mind: it is why the
+    /// gateway's own questions to S3 fail.
     pub fn sent(&self, headers: &HeaderMap) -> bool {
-        came_from(headers, &self.via)
+        let is_own = came_from(headers, &self.via);
+        if is_own {
+            self.has_looped.store(true, Ordering::Relaxed);
+        }
+        is_own
+    }
+
+    pub fn has_looped(&self) -> bool {
+        self.has_looped.load(Ordering::Relaxed)
     }
 
     /// S3's answer, whatever it is; its body arrives as it is read.
@@ -156,7 +168,7 @@ fn assemble(head: &Head, body: Body) -> Result<http::Request<Body>, UpstreamErro
 
 fn framed(mut request: Request) -> Body {
     let body = std::mem::take(&mut request.body);
-    let fate = request.fate.clone();
+    let (fate, length) = (request.fate.clone(), request.length());
     let noted = |body: Body| {
         Body::http_body_unsync(BodyExt::map_err(body, move |error| {
             fate.note_frames(&error);
@@ -166,7 +178,9 @@ fn framed(mut request: Request) -> Body {
     match request.framing() {
         Framing::Plain | Framing::Unsigned => body,
         Framing::Signed { has_trailers: true } => noted(chunked::unsigned(Chunks::new(body, request.check.take()))),
-        Framing::Signed { has_trailers: false } => noted(chunked::plain(Chunks::new(body, request.check.take()))),
+        Framing::Signed { has_trailers: false } => {
+            noted(chunked::plain(Chunks::new(body, request.check.take()), length))
+        }
     }
 }
 

@@ -7,11 +7,28 @@ use s3s::{S3Result, s3_error};
 /// Reads a document of one element.
 pub fn read<T: for<'xml> Deserialize<'xml>>(document: &[u8]) -> S3Result<T> {
     let malformed = || s3_error!(MalformedXML, "The XML you provided was not well-formed");
-    let plain = std::str::from_utf8(document).ok().and_then(without_sections).ok_or_else(malformed)?;
+    let text = std::str::from_utf8(document).map_err(|_| malformed())?;
+    if let Some(c) = text.chars().find(|c| !is_held(*c)) {
+        return Err(s3_error!(
+            MalformedXML,
+            "XML cannot hold the character {} that is in this batch: delete such keys one by one. Nothing was deleted",
+            c.escape_unicode()
+        ));
+    }
+    let plain = without_sections(text).ok_or_else(malformed)?;
     let mut xml = Deserializer::new(plain.as_bytes());
     let value = T::deserialize(&mut xml).map_err(|_| malformed())?;
     xml.expect_eof().map_err(|_| malformed())?;
     Ok(value)
+}
+
+/// Whether XML 1.0 can hold a text at all, be it by references.
+pub fn holds(text: &str) -> bool {
+    text.chars().all(is_held)
+}
+
+fn is_held(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }
 
 /// The document with `<![CDATA[…]]>` as ordinary text, without comments and instructions, and with line ends as XML has
@@ -47,8 +64,8 @@ fn without_sections(document: &str) -> Option<String> {
     Some(out)
 }
 
-/// Writes a document. What a parser would change is written as a reference; what XML cannot hold at all is left as it came,
-/// for the other side to judge.
+/// Writes a document. What a parser would change is written as a reference. What XML cannot hold at all must not be in it
+/// ([`holds`]).
 pub fn write(value: &impl Serialize) -> S3Result<Bytes> {
     let mut xml = Vec::new();
     let mut serializer = Serializer::new(&mut xml);
@@ -96,7 +113,7 @@ mod tests {
         ] {
             assert_eq!(key_of(inner).as_deref(), Some(key), "{inner:?}");
         }
-        for inner in ["<![CDATA[a", "<!-- a", "<!ENTITY a>", "&other;", "<b>"] {
+        for inner in ["<![CDATA[a", "<!-- a", "<!ENTITY a>", "&other;", "<b>", "a\u{1}b", "\u{ffff}"] {
             assert_eq!(key_of(inner), None, "{inner:?}");
         }
     }
@@ -114,7 +131,6 @@ mod tests {
             "a\rb",
             "\r\n",
             "a\nb",
-            "\u{1}\u{1b}",
             "\u{85}\u{2028}",
             "\u{7f}",
             "<![CDATA[x]]>",

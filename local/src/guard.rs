@@ -66,6 +66,8 @@ pub enum GuardError {
         "--service {0} is where this gateway is to listen; name the address of Lakewarden's API, or another --port"
     )]
     OwnPort(String),
+    #[error("clients cannot sign with this key pair: {0}")]
+    Keys(&'static str),
     #[error("no region is set: name one with --region")]
     NoRegion,
     #[error(
@@ -131,19 +133,9 @@ pub async fn start(args: &S3GatewayArgs) -> Result<Running, GuardError> {
     if names_port(&args.service, args.port) {
         return Err(GuardError::OwnPort(args.service.clone()));
     }
+    let clients = clients(args)?;
     let behind = behind(args).await?;
     let listener = listen("S3 gateway", args.port, "--port").await?;
-    let clients = match (&args.access_key, &args.secret_key) {
-        _ if args.any_signature => Clients::Anybody,
-        (Some(access_key), Some(secret_key)) => {
-            Clients::Pair { access_key: access_key.clone(), secret_key: secret_key.clone() }
-        }
-        _ => {
-            let text = || RandomIds.uuid().simple().to_string();
-            let access_key: String = text().to_uppercase().chars().take(16).collect();
-            Clients::Pair { access_key: format!("LAKE{access_key}"), secret_key: format!("{}{}", text(), text()) }
-        }
-    };
     let gateway = Gateway::new(Settings {
         s3_url: behind.s3_url.clone(),
         s3_access: behind.access,
@@ -175,6 +167,40 @@ pub async fn start(args: &S3GatewayArgs) -> Result<Running, GuardError> {
         write_endpoints(path, &running.to_json())?;
     }
     Ok(running)
+}
+
+/// Whose requests are taken: those of a key pair that is given, or made up.
+fn clients(args: &S3GatewayArgs) -> Result<Clients, GuardError> {
+    if args.any_signature {
+        return Ok(Clients::Anybody);
+    }
+    let (Some(access_key), Some(secret_key)) = (&args.access_key, &args.secret_key) else {
+        let text = || RandomIds.uuid().simple().to_string();
+        let access_key: String = text().to_uppercase().chars().take(16).collect();
+        return Ok(Clients::Pair {
+            access_key: format!("LAKE{access_key}"),
+            secret_key: format!("{}{}", text(), text()),
+        });
+    };
+    check_keys(access_key, secret_key).map_err(GuardError::Keys)?;
+    Ok(Clients::Pair { access_key: access_key.clone(), secret_key: secret_key.clone() })
+}
+
+/// Refuses a pair that nobody means, or that no signature can name. Says nothing of what the secret is.
+fn check_keys(access_key: &str, secret_key: &str) -> Result<(), &'static str> {
+    if access_key.trim().is_empty() || secret_key.trim().is_empty() {
+        return Err("a key of it is blank; set LAKEWARDEN_S3_ACCESS_KEY and LAKEWARDEN_S3_SECRET_KEY (--access-key, \
+                    --secret-key), or none of them for a pair that is made up");
+    }
+    let ends = |key: &str| key.trim().len() != key.len();
+    if ends(secret_key) || secret_key.chars().any(char::is_control) {
+        return Err("there are blanks or line ends around the secret key, or control characters in it");
+    }
+    // Signatures name it between these.
+    if !access_key.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b',' | b'=')) {
+        return Err("the access key has a blank, `/`, `,`, `=` or another character that signatures cannot carry");
+    }
+    Ok(())
 }
 
 /// Whether an address is that of a port of this machine.
@@ -254,6 +280,30 @@ fn of_aws(region: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_that_nobody_can_sign_with_are_refused() {
+        for (access_key, secret_key, told) in [
+            ("MINE", "mine-secret", None),
+            ("A.b_c-1+@", "with a / = , blank", None),
+            (" ", "secret", Some("blank")),
+            ("MINE", " \t", Some("blank")),
+            ("\u{a0}", "secret", Some("blank")),
+            ("MINE", "secret\n", Some("secret key")),
+            ("MINE", " secret", Some("secret key")),
+            ("MINE", "se\0cret", Some("secret key")),
+            ("MY KEY", "secret", Some("access key")),
+            ("MINE/1", "secret", Some("access key")),
+            ("MINE,", "secret", Some("access key")),
+            ("ü", "secret", Some("access key")),
+        ] {
+            match (check_keys(access_key, secret_key), told) {
+                (Ok(()), None) => {}
+                (Err(text), Some(told)) => assert!(text.contains(told), "{access_key:?} {secret_key:?}: {text}"),
+                other => panic!("{access_key:?} {secret_key:?}: {other:?}"),
+            }
+        }
+    }
 
     #[test]
     fn own_ports_are_known_by_any_name_of_this_machine() {

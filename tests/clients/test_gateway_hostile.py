@@ -1,7 +1,6 @@
 """Requests at the guarded S3 that try to get past the judge, or to change what is published."""
 
 import json
-import socket
 import time
 import urllib.parse
 
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from conftest import LAKE, Clients
 from delta import Delta
-from guarded import Guarded
+from guarded import Guarded, Raw
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +79,20 @@ def test_a_published_log_file_stays_as_it_is(guarded, delta, clients):
     assert everything(clients, delta) == before
 
 
+def test_a_version_that_is_not_there_is_replaced_by_nobody(guarded, delta, clients):
+    """As S3 has it: If-Match on nothing is 404, on something else 412; and what could be replaced is published."""
+    s3, there, absent = guarded.s3, log(delta, 0), log(delta, 1)
+    before = everything(clients, delta)
+    etag = s3.head_object(Bucket=LAKE, Key=there)["ETag"]
+    for condition in ({"IfMatch": etag}, {"IfMatch": "*"}, {"IfMatch": etag, "IfNoneMatch": "*"}):
+        assert refused(s3.put_object, Bucket=LAKE, Key=absent, Body=COMMIT, **condition)[0] == 404, condition
+        assert refused(clients.s3.put_object, Bucket=LAKE, Key=f"{delta.prefix}/absent", Body=b"x", **condition)[0] == 404, condition
+    for condition, status in (({"IfMatch": etag}, 403), ({"IfMatch": "*"}, 403), ({"IfMatch": '"x"'}, 412), ({"IfMatch": etag, "IfNoneMatch": "*"}, 412)):
+        assert refused(s3.put_object, Bucket=LAKE, Key=there, Body=COMMIT, **condition)[0] == status, condition
+    assert refused(s3.delete_object, Bucket=LAKE, Key=absent, IfMatch=etag)[0] == 404
+    assert everything(clients, delta) == before
+
+
 def test_no_way_around_the_judge_leads_onto_a_log_name(guarded, delta, clients):
     s3, key = guarded.s3, log(delta, 1)
     other = f"{delta.prefix}/other.json"
@@ -125,49 +138,6 @@ def lookalikes(delta):
         f"{table}/_delta_log%2F{name}", f"{table}/%5Fdelta_log/{name}", f"{table}/_delta_log/{name}/", f"{table}/_delta_log/{name} ",
         f"{table}\\_delta_log\\{name}", f"{table}/_delta_log/1.json", f"{table}/_delta_log/0{name}", f"{table}/_delta_log/{'9' * 20}.json",
     ]
-
-
-class Raw:
-    """Signed requests whose path is what a test says, byte for byte."""
-
-    def __init__(self, server):
-        self.server = server
-        self.host = server.endpoints["guarded_s3"].removeprefix("http://")
-
-    def __call__(self, method, path, body=b"", headers=(), query=""):
-        from botocore.auth import SigV4Auth
-        from botocore.awsrequest import AWSRequest
-        from botocore.credentials import Credentials
-        import datetime, hashlib, hmac
-
-        endpoints = self.server.endpoints
-        now = datetime.datetime.now(datetime.timezone.utc)
-        stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
-        payload = hashlib.sha256(body).hexdigest()
-        signed = {"host": self.host, "x-amz-content-sha256": payload, "x-amz-date": stamp} | dict(headers)
-        canonical_path = urllib.parse.quote(urllib.parse.unquote_to_bytes(path), safe="/~-_.")
-        pairs = sorted(urllib.parse.parse_qsl(query, keep_blank_values=True))
-        canonical_query = "&".join(f"{urllib.parse.quote(k, safe='-_.~')}={urllib.parse.quote(v, safe='-_.~')}" for k, v in pairs)
-        names = ";".join(sorted(signed))
-        lines = "".join(f"{name}:{signed[name].strip()}\n" for name in sorted(signed))
-        canonical = "\n".join([method, canonical_path, canonical_query, lines, names, payload])
-        scope = f"{day}/{endpoints['region']}/s3/aws4_request"
-        text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
-        key = ("AWS4" + endpoints["secret_key"]).encode()
-        for part in (day, endpoints["region"], "s3", "aws4_request"):
-            key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-        signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-        signed["authorization"] = f"AWS4-HMAC-SHA256 Credential={endpoints['access_key']}/{scope}, SignedHeaders={names}, Signature={signature}"
-        target = path + ("?" + query if query else "")
-        head = f"{method} {target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in signed.items())
-        head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        host, port = self.host.split(":")
-        with socket.create_connection((host, int(port)), timeout=60) as connection:
-            connection.sendall(head.encode("latin-1") + body)
-            answer = b""
-            while data := connection.recv(65536):
-                answer += data
-        return int(answer.split(b" ", 2)[1]), answer
 
 
 @pytest.fixture(scope="module")
@@ -345,6 +315,60 @@ def test_statistics_of_a_checkpoint_must_be_the_commits_own(guarded, delta):
     assert delta.ids() == [1, 2]
 
 
+def test_statistics_in_columns_must_be_the_commits_own(guarded, unique):
+    """Readers that find `stats_parsed` or `partitionValues_parsed` do not look at the JSON."""
+    import datetime
+    import decimal
+    import io
+
+    import pyarrow.parquet as pq
+
+    s3, utc = guarded.s3, datetime.timezone.utc
+    delta = Delta(guarded, unique)
+    rows = pa.table({
+        "id": pa.array([1, 2], pa.int64()), "name": ["a", "b"], "price": pa.array([decimal.Decimal("1.50"), None], pa.decimal128(9, 2)),
+        "day": pa.array([datetime.date(2026, 1, 1)] * 2), "at": pa.array([datetime.datetime(2026, 1, 1, 12, tzinfo=utc)] * 2, pa.timestamp("us", "UTC")),
+        "ratio": pa.array([0.5, 1.25], pa.float64()), "p": pa.array([7, 7], pa.int32()),
+    })
+    for _ in range(2):
+        delta.write(rows, mode="append", partition_by=["p"])
+    delta.open().create_checkpoint()
+    checkpoint = {"Bucket": LAKE, "Key": f"{delta.prefix}/_delta_log/{1:020}.checkpoint.parquet"}
+    table = pq.read_table(io.BytesIO(s3.get_object(**checkpoint)["Body"].read()))
+    at = table.schema.get_field_index("add")
+    values = pa.struct({
+        "id": pa.int64(), "name": pa.string(), "price": pa.decimal128(9, 2), "day": pa.date32(), "at": pa.timestamp("us", "UTC"), "ratio": pa.float64(),
+    })
+    parsed = pa.struct({"numRecords": pa.int64(), "minValues": values, "maxValues": values, "nullCount": pa.struct({"id": pa.int64(), "price": pa.int64()})})
+    members = [field for field in table.schema.field(at).type if not field.name.endswith("_parsed")]
+    members += [pa.field("stats_parsed", parsed), pa.field("partitionValues_parsed", pa.struct({"p": pa.int32()}))]
+    schema = table.schema.set(at, pa.field("add", pa.struct(members)))
+    low = {"id": 1, "name": "a", "price": decimal.Decimal("1.50"), "day": rows["day"][0].as_py(), "at": rows["at"][0].as_py(), "ratio": 0.5}
+    high = low | {"id": 2, "name": "b", "ratio": 1.25}
+
+    def put(stats=(), low=low, high=high, p=7):
+        found = table.to_pylist()
+        said = {"numRecords": 2, "minValues": low, "maxValues": high, "nullCount": {"id": 0, "price": 1}} | dict(stats)
+        for row in found:
+            if row.get("add"):
+                row["add"] |= {"stats_parsed": said, "partitionValues_parsed": {"p": p}}
+        file = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist(found, schema=schema), file)
+        s3.put_object(**checkpoint, Body=file.getvalue())
+
+    for lie in (
+        {"stats": {"numRecords": 1}}, {"stats": {"nullCount": {"id": 2, "price": 1}}}, {"low": low | {"id": 2}}, {"high": high | {"name": "a"}},
+        {"low": low | {"price": decimal.Decimal("1.51")}}, {"low": low | {"day": datetime.date(2026, 1, 2)}},
+        {"high": high | {"at": datetime.datetime(2026, 1, 1, 11, tzinfo=utc)}}, {"high": high | {"ratio": 1.0}}, {"p": 8}, {"p": None},
+    ):
+        put(**lie)
+        status, text = refused(s3.delete_object, Bucket=LAKE, Key=log(delta, 0))
+        assert status == 403 and "says other parsed" in text, (lie, text)
+    put()
+    s3.delete_object(Bucket=LAKE, Key=log(delta, 0))
+    assert delta.ids() == [1, 1, 2, 2]
+
+
 def test_messages_can_be_read_whatever_they_repeat(guarded, delta, raw):
     import xml.etree.ElementTree as ET
 
@@ -387,6 +411,65 @@ def test_batches_take_the_keys_that_they_name(guarded, delta, clients, raw):
     left = clients.s3.list_objects_v2(Bucket=LAKE, Prefix=f"{delta.prefix}/odd/")["Contents"]
     assert [one["Key"] for one in left] == [f"{delta.prefix}/odd/a"]
     assert delta.version() == 0
+
+
+def test_batches_with_keys_that_no_answer_can_name_delete_nothing(guarded, delta, clients, raw):
+    """S3 takes them neither (MalformedXML); by themselves these keys can be deleted."""
+    import xml.etree.ElementTree as ET
+
+    keep, odd = f"{delta.prefix}/odd/keep", f"{delta.prefix}/odd/a\u0001b"
+    for key in (keep, odd):
+        clients.s3.put_object(Bucket=LAKE, Key=key, Body=b"x")
+    for name in ("&#1;", "&#x1;", "\u0001", "&#x0;", "&#xFFFE;", "\uffff"):
+        for table in (f"{delta.prefix}/odd/a{name}b", f"{delta.prefix}/_delta_log/{name}{0:020}.json"):
+            objects = f"<Object><Key>{keep}</Key></Object><Object><Key>{table}</Key></Object>"
+            status, answer = raw("POST", f"/{LAKE}", f"<Delete>{objects}</Delete>".encode(), query="delete=")
+            error = ET.fromstring(answer.partition(b"\r\n\r\n")[2])
+            assert (status, error.findtext("Code")) == (400, "MalformedXML"), answer
+    assert clients.s3.head_object(Bucket=LAKE, Key=keep) and clients.s3.head_object(Bucket=LAKE, Key=odd)
+    guarded.s3.delete_object(Bucket=LAKE, Key=odd)
+    assert refused(clients.s3.head_object, Bucket=LAKE, Key=odd)[0] == 404
+    # An answer that mixes what was deleted and what was not is XML whatever the keys hold.
+    kept = log(delta, 0)
+    objects = f"<Object><Key>{keep}&amp;&#13;&#x85;</Key></Object><Object><Key>{kept}</Key></Object>"
+    status, answer = raw("POST", f"/{LAKE}", f"<Delete>{objects}</Delete>".encode(), query="delete=")
+    root = ET.fromstring(answer.partition(b"\r\n\r\n")[2])
+    keys = {kind: [one.findtext("{*}Key") for one in root.findall(f"{{*}}{kind}")] for kind in ("Deleted", "Error")}
+    assert status == 200 and keys["Error"] == [kept] and len(keys["Deleted"]) == 1, answer
+
+
+def test_cleanups_at_once_leave_a_table_that_can_be_read(guarded, unique, clients):
+    """A checkpoint and the log files that it makes superfluous, deleted at the same moment: one of them stays."""
+    import concurrent.futures
+
+    s3, refusals = guarded.s3, {"log": 0, "checkpoint": 0}
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for attempt in range(12):
+            delta = Delta(guarded, f"{unique}-{attempt}")
+            for number in range(4):
+                delta.write(pa.table({"id": pa.array([number], pa.int64()), "dt": ["a"]}), mode="append" if number else "error")
+            delta.open().create_checkpoint()
+            s3.delete_object(Bucket=LAKE, Key=f"{delta.prefix}/_delta_log/_last_checkpoint")
+            checkpoint = f"{delta.prefix}/_delta_log/{3:020}.checkpoint.parquet"
+            if attempt % 2:
+                whole = [pool.submit(s3.delete_object, Bucket=LAKE, Key=log(delta, version)) for version in range(2)]
+            else:
+                batch = {"Objects": [{"Key": log(delta, version)} for version in range(3)]}
+                whole = [pool.submit(s3.delete_objects, Bucket=LAKE, Delete=batch)]
+            if attempt % 3 == 2:
+                # Somebody writes something else over it.
+                other = pool.submit(s3.put_object, Bucket=LAKE, Key=checkpoint, Body=b"no checkpoint")
+            else:
+                other = pool.submit(s3.delete_object, Bucket=LAKE, Key=checkpoint)
+            answers = [one.result() for one in whole if one.exception() is None]
+            refusals["log"] += len(whole) - len(answers) + sum(bool(answer.get("Errors")) for answer in answers)
+            refusals["checkpoint"] += other.exception() is not None
+            logs = set(delta.log())
+            if logs >= set(range(4)):
+                clients.s3.delete_object(Bucket=LAKE, Key=checkpoint)
+            assert delta.ids() == [0, 1, 2, 3], (attempt, logs)
+    # One of the two was told no each time.
+    assert refusals["log"] + refusals["checkpoint"] >= 12, refusals
 
 
 def test_of_two_at_once_one_has_the_version(guarded, delta):

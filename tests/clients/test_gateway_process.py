@@ -182,6 +182,11 @@ def test_empty_keys_are_refused(server):
     for empty in ({"LAKEWARDEN_S3_ACCESS_KEY": "", "LAKEWARDEN_S3_SECRET_KEY": ""}, {"LAKEWARDEN_S3_ACCESS_KEY": "K", "LAKEWARDEN_S3_SECRET_KEY": ""}):
         done = run_briefly(["--service", server.endpoints["gateway"]], os.environ | empty)
         assert done.returncode != 0 and "a value is required" in done.stdout, (empty, done.stdout)
+    for blank in ({"LAKEWARDEN_S3_ACCESS_KEY": " ", "LAKEWARDEN_S3_SECRET_KEY": " "}, {"LAKEWARDEN_S3_ACCESS_KEY": "K", "LAKEWARDEN_S3_SECRET_KEY": "\t"}):
+        done = run_briefly(["--service", server.endpoints["gateway"]], os.environ | blank)
+        assert done.returncode != 0 and "is blank" in done.stdout, (blank, done.stdout)
+    done = run_briefly(["--access-key", "K", "--secret-key", "hush-hush\n"], os.environ)
+    assert done.returncode != 0 and "around the secret key" in done.stdout and "hush" not in done.stdout, done.stdout
 
 
 def run_briefly(options, environment, port=0):
@@ -311,6 +316,20 @@ def test_a_gateway_that_is_its_own_s3_says_so(gateway, server):
         one.clients(access_key="x", secret_key="y").s3.get_object(Bucket=LAKE, Key="a")
     assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 400
     assert "--s3-endpoint" in refused.value.response["Error"]["Message"]
+    # Also where the gateway asks S3 itself before it passes anything on.
+    url = f"{one.endpoints['s3']}/{LAKE}"
+    name, checkpoint = f"t/_delta_log/{0:020}.json", f"t/_delta_log/{0:020}.checkpoint.parquet"
+    batch = f"<Delete><Object><Key>{name}</Key></Object></Delete>"
+    for call, arguments in (
+        (requests.put, {"url": f"{url}/{name}", "data": b"{}"}),
+        (requests.put, {"url": f"{url}/{name}", "data": b"{}", "headers": {"if-match": "*"}}),
+        (requests.delete, {"url": f"{url}/{name}"}),
+        (requests.put, {"url": f"{url}/{checkpoint}", "data": b"x"}),
+        (requests.delete, {"url": f"{url}/{checkpoint}"}),
+        (requests.post, {"url": f"{url}?delete", "data": batch}),
+    ):
+        answer = call(**arguments, timeout=60)
+        assert answer.status_code == 400 and "--s3-endpoint" in answer.text, (call, arguments, answer.text)
 
 
 def test_without_a_service_nothing_is_committed(gateway, unique, server, clients):

@@ -4,14 +4,19 @@
 //! A sweep raises a fence, then reads the index, then deletes. A table appears in a transaction that demands that there is
 //! no fence around its place; a partition outside its table is noted in the index first, and written once there is no
 //! fence around its place. Whoever would come too late waits for the end of the batch, which takes seconds.
+//!
+//! What a sweep deletes of a table is fenced beside, by the table's id: the fence that holds back writers' leases. An
+//! Iceberg commit that arrives as an update of the table's pointer demands in its transaction that there is none.
 
 use std::collections::BTreeMap;
 
 use super::scope_fence_item::{self, EXPIRES_AT_MS, ONLY_RUN, ScopeFences, decode, encode};
+use super::table_head_item::TableRef;
 use super::{CatalogError, Revision};
 use crate::location::Location;
 use crate::ports::Ports;
 use crate::store::{Condition, Consistency, Item, Write, WriteError};
+use crate::sweep::items::LeaseFence;
 
 pub use super::scope_fence_item::ScopeFence;
 
@@ -105,6 +110,7 @@ async fn write(
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     has_asked: bool,
+    has_asked_of_table: bool,
     /// Since when it waits.
     since_ms: Option<i64>,
 }
@@ -127,6 +133,27 @@ impl Gate {
             checks.push(Write::Check { key: scope_fence_item::key(&bucket), condition });
         }
         Ok(checks)
+    }
+
+    /// The part of a transaction that demands that no sweep deletes a batch of what this table could name. The first time it
+    /// costs no read; asked for anew when the transaction was refused, it waits for the end of the batch.
+    ///
+    /// # Errors
+    /// [`CatalogError::Contended`] when a batch took too long, which clients of Iceberg take for a lost commit: they look at
+    /// the table again and try anew.
+    pub(super) async fn check_commit(&mut self, ports: &Ports, table: &TableRef) -> Result<Write, CatalogError> {
+        let id = table.table_id.as_str();
+        if std::mem::replace(&mut self.has_asked_of_table, true) {
+            while LeaseFence::expires_at_ms(ports.items.as_ref(), id).await? > Some(ports.clock.now_ms()) {
+                let now_ms = ports.clock.now_ms();
+                if now_ms.saturating_sub(*self.since_ms.get_or_insert(now_ms)) >= WAIT_MAX_MS {
+                    let text = format!("What a sweep deletes of table {} right now", table.name);
+                    return Err(CatalogError::Contended(text));
+                }
+                ports.clock.sleep_ms(PAUSE_MS).await;
+            }
+        }
+        Ok(LeaseFence::none(id, ports.clock.now_ms()))
     }
 
     /// Until nothing around these places of a bucket is deleted; answers what is deleted elsewhere in it. One strong get if

@@ -75,6 +75,11 @@ impl TableDefinition {
         }
     }
 
+    /// The metadata file of an Iceberg table.
+    pub fn pointer(&self) -> Option<&str> {
+        self.input.get("Parameters")?.get("metadata_location")?.as_str()
+    }
+
     /// `StorageDescriptor.AdditionalLocations` on S3, outside where the table lies.
     pub fn additional_locations(&self) -> Vec<Location> {
         let home = self.location().ok().flatten();

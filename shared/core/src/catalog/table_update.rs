@@ -81,8 +81,9 @@ fn plan_head(
 /// # Errors
 /// [`CatalogError::TableChanged`] when `expected_version` is not the current one, and without it when others were faster
 /// again and again; [`CatalogError::LimitExceeded`] when too many versions are kept; [`CatalogError::NotReady`] when the
-/// partition keys changed too often in a short time, or while a sweep deletes a batch of files around a new location.
-/// Nothing is written then.
+/// partition keys changed too often in a short time, or while a sweep deletes a batch of files around a new location;
+/// [`CatalogError::Contended`] while one deletes a batch of files that new Iceberg metadata might name. Nothing is written
+/// then.
 pub async fn update_table(
     ports: &Ports,
     database: &str,
@@ -197,8 +198,12 @@ async fn replace(
     let more: Vec<(Location, Use)> =
         uses_of(change.definition).into_iter().filter(|one| !known.contains(one)).collect();
     places.extend(more.iter().map(|(place, _)| place.clone()));
+    let is_commit = change.definition.pointer().is_some_and(|pointer| old.definition.pointer() != Some(pointer));
     let mut writes = plan_writes(ports, current, &next, old, change, more).await?;
     writes.extend(gate.check(ports, &places).await?);
+    if is_commit {
+        writes.push(gate.check_commit(ports, current).await?);
+    }
     let opens_epoch = next.epoch != current.epoch;
     writes.extend(opens_epoch.then(|| work_item::open(ports, &next)));
     match transact(ports, &writes).await {

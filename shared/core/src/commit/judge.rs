@@ -247,6 +247,7 @@ fn fold_winners(
         candidate: inputs.candidate,
         isolation: isolation::isolation_of(inputs.candidate, level),
         table,
+        app_ids: &state.app_ids,
         files: inputs.files,
         rows: inputs.rows,
         blindness: inputs.blindness,

@@ -9,7 +9,7 @@ use super::keys::{self, Generation, ProposalId, TIME_PREFIX};
 use super::lookup::Lookup;
 use super::proposal::{Proposal, Status};
 use super::time_list::TimeEntry;
-use crate::delta::log::{LOG_DIR, LOOSE_COPY, STAGED_DIR, StagedKey, StagedName, TEMP_DIR};
+use crate::delta::log::{LOG_DIR, LOOSE_COMMITS, STAGED_DIR, StagedKey, StagedName, TEMP_DIR};
 use crate::delta::path::{Reach, resolve};
 use crate::delta::{Strictness, parse_commit};
 use crate::location::Location;
@@ -31,12 +31,12 @@ pub struct StagedObject {
     pub name: StagedName,
 }
 
-/// Everything in the folders of staged commits and of their copies, however it is named, and the copies that deltalake makes
-/// for its own DynamoDB log store. Three listings.
+/// Everything in the folders of staged commits and of their copies, however it is named, what another catalog has ratified,
+/// and the copies that deltalake makes for its own DynamoDB log store. Three listings.
 pub async fn staged_objects(objects: &dyn ReadObjects, root: &Location) -> Result<Vec<StagedObject>, CommitError> {
     let mut found = Vec::new();
     // Where most commits are staged comes last: what is staged after that look is seen by nobody.
-    for place in [LOOSE_COPY.to_owned(), format!("{TEMP_DIR}/"), format!("{STAGED_DIR}/")] {
+    for place in [LOOSE_COMMITS.to_owned(), format!("{TEMP_DIR}/"), format!("{STAGED_DIR}/")] {
         let prefix = root.object(&format!("{LOG_DIR}/{place}")).key;
         for object in list_every(objects, &root.bucket, &prefix).await? {
             let at = ObjectKey::new(root.bucket.clone(), object.key);

@@ -107,7 +107,8 @@ impl DeletionVector {
 
 pub type PartitionValues = BTreeMap<String, Option<String>>;
 
-const PARSED: [&str; 2] = ["stats_parsed", "partitionValues_parsed"];
+/// Members of a file in checkpoints that say in columns of their own types what others say in JSON.
+pub(super) const PARSED: [&str; 2] = ["stats_parsed", "partitionValues_parsed"];
 
 /// Members of a file's action that nothing here looks at: tags, the clustering provider, whatever only other writers know.
 /// They stay with the file. Kept as JSON text, since a large table has many of them.

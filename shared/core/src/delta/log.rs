@@ -14,8 +14,11 @@ pub const LOG_DIR: &str = "_delta_log";
 pub const STAGED_DIR: &str = "_staged_commits";
 /// Folder of bytes that the server wrote itself because they differ from what was staged.
 pub const TEMP_DIR: &str = ".tmp";
-/// What the names of deltalake's copies begin with, in the log itself: `_commit_<uuid>.json.tmp`.
-pub const LOOSE_COPY: &str = "_commit_";
+/// What the names of deltalake's copies begin with, in the log itself (`_commit_<uuid>.json.tmp`), and the name of the folder
+/// in which commits lie that another catalog has ratified, before they are published ([`RATIFIED_DIR`]).
+pub const LOOSE_COMMITS: &str = "_commit";
+/// Folder of commits of tables whose catalog coordinates commits: `<20 digits>.<uuid>.json`.
+pub const RATIFIED_DIR: &str = "_commits";
 
 /// Number of a commit. [`Version::NONE`] stands for the log before its first commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -258,6 +261,8 @@ pub enum StagedName {
     Copy,
     /// The bytes that Delta's DynamoDB log store has for a version: its entry there may be all that makes it a commit.
     LogStore(Version),
+    /// What another catalog may have ratified for a version: until that is published, this is the commit.
+    Ratified(Version),
     /// Nobody is told of it. Somebody may have meant it for a commit all the same.
     Odd,
 }
@@ -270,11 +275,18 @@ impl StagedName {
         }
         let mut folders = at.key.rsplit('/');
         let name = folders.next().unwrap_or_default();
-        if folders.next() != Some(TEMP_DIR) {
-            return StagedName::Odd;
-        }
+        let folder = folders.next();
         let parts: Vec<&str> = name.split('.').collect();
         let is_id = |text: &str| Uuid::try_parse(text).is_ok();
+        if folder == Some(RATIFIED_DIR)
+            && let [version, id, "json"] = parts.as_slice()
+            && is_id(id)
+        {
+            return Version::parse(version).map_or(StagedName::Odd, StagedName::Ratified);
+        }
+        if folder != Some(TEMP_DIR) {
+            return StagedName::Odd;
+        }
         match parts.as_slice() {
             [version, proposal, nonce, "json"]
                 if Version::parse(version).is_some() && is_id(proposal) && is_id(nonce) =>

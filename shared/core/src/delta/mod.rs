@@ -28,6 +28,7 @@ pub use actions::{
     ActionError, Actions, AddFile, CdcFile, CommitInfo, DeletionVector, DomainMetadata, Metadata, PartitionValues,
     Protocol, RemoveFile, Strictness, Txn, parse_commit,
 };
+pub use checkpoint::{Parsed, ParsedValue};
 pub use log::Version;
 pub use path::PathError;
 pub use plan::{check_whole, is_whole_between};

@@ -12,7 +12,7 @@ use super::actions::{
     ActionError, Actions, AddFile, COMMIT_MAX_BYTES, DomainMetadata, Metadata, Protocol, RemoveFile, Strictness,
     parse_commit,
 };
-use super::checkpoint::{self, CheckpointError, CheckpointFile};
+use super::checkpoint::{self, CheckpointError, CheckpointFile, Parsed};
 use super::counts::read_last_checkpoint;
 use super::log::{LogListing, Version, commit_key, list_log, list_log_page};
 use super::path::{PathError, Reach, resolve};
@@ -170,6 +170,23 @@ pub struct CheckpointCounts {
     /// Actions of all kinds, those of sidecars included.
     pub actions: u64,
     pub adds: u64,
+}
+
+/// Gives what each file has in columns of their own types (`stats_parsed`, `partitionValues_parsed`) in the checkpoint that the
+/// state at `at` is built from; nothing where it is built from none. A checkpoint in JSON must not have such members.
+pub async fn read_parsed(
+    objects: &dyn ReadObjects,
+    root: &Location,
+    listing: &LogListing,
+    at: Version,
+    each: &mut (dyn FnMut(FileKey, Parsed<'_>) + Send),
+) -> Result<(), SnapshotError> {
+    let plan = plan_replay(root, listing, at)?;
+    for file in plan.checkpoint.iter().flat_map(|checkpoint| &checkpoint.files) {
+        let read = checkpoint::read_parsed(objects, root, file, &mut *each).await;
+        read.map_err(|error| checkpoint_error(file, error))?;
+    }
+    Ok(())
 }
 
 /// As [`load_wanted`], from a listing that reaches back to a checkpoint or to the beginning. `observer` is told of every

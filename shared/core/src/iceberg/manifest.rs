@@ -2,6 +2,7 @@ use super::IcebergError;
 use super::avro::{AvroError, AvroLimits, Captured, Container};
 use super::error::RecordError;
 use super::metadata::resolve;
+use super::tally::Count;
 use crate::store::ObjectKey;
 
 const MANIFEST_PATH: i32 = 500;
@@ -9,17 +10,15 @@ const MANIFEST_LENGTH: i32 = 501;
 const ADDED_FILES: i32 = 504;
 const EXISTING_FILES: i32 = 505;
 const DELETED_FILES: i32 = 506;
+const ADDED_ROWS: i32 = 512;
+const EXISTING_ROWS: i32 = 513;
 const CONTENT: i32 = 517;
 const KEY_METADATA: i32 = 519;
 const ADDED_SNAPSHOT: i32 = 503;
 const STATUS: i32 = 0;
 const SNAPSHOT: i32 = 1;
 const FILE_PATH: i32 = 100;
-
-/// Status of entries whose file the snapshot added.
-const ADDED: i64 = 1;
-/// Status of entries whose file the snapshot removed.
-const DELETED: i64 = 2;
+const RECORD_COUNT: i32 = 103;
 
 const LIST: &str = "a manifest list";
 const MANIFEST: &str = "a manifest";
@@ -43,6 +42,11 @@ pub struct ManifestRef {
     pub entries: Option<u64>,
     /// Entries whose files are there (not those that say that a file was removed), where the list says so.
     pub live: Option<u64>,
+    /// Rows of those, where the list says so.
+    pub live_rows: Option<u64>,
+    /// Of the files that `snapshot` added, where the list says so.
+    pub added: Option<u64>,
+    pub added_rows: Option<u64>,
     pub content: ManifestContent,
     /// The snapshot that wrote it.
     pub snapshot: Option<i64>,
@@ -51,8 +55,26 @@ pub struct ManifestRef {
 impl ManifestRef {
     /// A manifest of which nothing is known but where it lies.
     pub fn bare(at: ObjectKey) -> Self {
-        Self { at, length_bytes: None, entries: None, live: None, content: ManifestContent::Data, snapshot: None }
+        Self {
+            at,
+            length_bytes: None,
+            entries: None,
+            live: None,
+            live_rows: None,
+            added: None,
+            added_rows: None,
+            content: ManifestContent::Data,
+            snapshot: None,
+        }
     }
+}
+
+/// What an entry says of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryStatus {
+    Existing,
+    Added,
+    Deleted,
 }
 
 /// A file that a manifest names.
@@ -61,8 +83,9 @@ pub struct ManifestEntry {
     pub at: ObjectKey,
     /// The snapshot that added the file, of entries that say so.
     pub added_by: Option<i64>,
-    /// Whether the file is there; else the entry says that it was removed.
-    pub is_live: bool,
+    pub status: EntryStatus,
+    /// Itself, and its rows.
+    pub count: Count,
 }
 
 fn open<'a>(
@@ -120,6 +143,8 @@ pub fn read_manifest_list(bytes: &[u8], at: &ObjectKey) -> Result<Vec<ManifestRe
         DELETED_FILES,
         ADDED_SNAPSHOT,
         CONTENT,
+        ADDED_ROWS,
+        EXISTING_ROWS,
     ];
     let container = open(bytes, &wanted, LIST, at)?;
     container.check_has(0, MANIFEST_PATH).map_err(|error| RecordError::from(error).at(LIST, at))?;
@@ -139,6 +164,9 @@ pub fn read_manifest_list(bytes: &[u8], at: &ObjectKey) -> Result<Vec<ManifestRe
             // What is counted at all must be there.
             entries: (!stated.is_empty()).then(|| stated.into_iter().fold(0, u64::saturating_add)),
             live: added.zip(existing).map(|(added, existing)| added.saturating_add(existing)),
+            live_rows: counted(8).zip(counted(9)).map(|(added, existing)| added.saturating_add(existing)),
+            added,
+            added_rows: counted(8),
             content: if field(fields, 7).int() == Some(1) { ManifestContent::Deletes } else { ManifestContent::Data },
             snapshot: field(fields, 6).int(),
         });
@@ -161,20 +189,24 @@ pub fn read_manifest(bytes: &[u8], manifest: &ManifestRef) -> Result<Vec<Manifes
         let message = format!("{} bytes instead of the {length} that its list states", bytes.len());
         return Err(IcebergError::unreadable(MANIFEST, at, message));
     }
-    let container = open(bytes, &[STATUS, FILE_PATH, SNAPSHOT], MANIFEST, at)?;
+    let container = open(bytes, &[STATUS, FILE_PATH, SNAPSHOT, RECORD_COUNT], MANIFEST, at)?;
     for (index, id) in [STATUS, FILE_PATH].into_iter().enumerate() {
         container.check_has(index, id).map_err(|error| RecordError::from(error).at(MANIFEST, at))?;
     }
     let mut files = Vec::new();
     let read = container.for_each(|fields| -> Result<(), RecordError> {
-        let status = field(fields, 0).int();
-        if !matches!(status, Some(0..=2)) {
-            return Err(AvroError::Corrupt(format!("an entry with status {:?}", field(fields, 0))).into());
-        }
+        let status = match field(fields, 0).int() {
+            Some(0) => EntryStatus::Existing,
+            Some(1) => EntryStatus::Added,
+            Some(2) => EntryStatus::Deleted,
+            _ => return Err(AvroError::Corrupt(format!("an entry with status {:?}", field(fields, 0))).into()),
+        };
         let path =
             field(fields, 1).text().ok_or_else(|| AvroError::Corrupt("an entry without file_path".to_owned()))?;
-        let added_by = field(fields, 2).int().or(manifest.snapshot).filter(|_| status == Some(ADDED));
-        files.push(ManifestEntry { at: resolve(path, at)?, added_by, is_live: status != Some(DELETED) });
+        let added_by = field(fields, 2).int().or(manifest.snapshot).filter(|_| status == EntryStatus::Added);
+        // Where nobody has counted rows, there may be any number.
+        let rows = field(fields, 3).int().and_then(|rows| u64::try_from(rows).ok()).unwrap_or(u64::MAX);
+        files.push(ManifestEntry { at: resolve(path, at)?, added_by, status, count: Count { files: 1, rows } });
         Ok(())
     });
     let entries = read.map_err(|error| error.at(MANIFEST, at))?;

@@ -4,6 +4,7 @@ use std::io::Read;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::tally::{Count, Least};
 use super::{IcebergError, ManifestRef};
 use crate::location::split_uri;
 use crate::store::ObjectKey;
@@ -24,27 +25,6 @@ pub struct Snapshot {
     /// What its manifests must name at least, by its summary.
     pub least: Least,
     pub flink: Option<FlinkCommit>,
-}
-
-/// Files that the manifests of a snapshot must name at least, those that it removed not counted. Zero: it does not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Least {
-    pub data: u64,
-    pub deletes: u64,
-    /// Of either kind.
-    pub any: u64,
-}
-
-impl Least {
-    /// Whether nothing is said.
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Both demands as one.
-    pub fn and(self, other: Self) -> Self {
-        Self { data: self.data.max(other.data), deletes: self.deletes.max(other.deletes), any: self.any.max(other.any) }
-    }
 }
 
 impl Snapshot {
@@ -221,17 +201,27 @@ impl RawSnapshot {
         self.said(name)?.parse().ok()
     }
 
-    /// Totals tell; else whatever implies that there are some files; and where nothing is counted at all, an operation
-    /// that adds files.
+    /// Totals tell; where they are missing, what the snapshot added must be there, and as many rows as it counts; else
+    /// whatever implies that there are some files; and where nothing is counted at all, an operation that adds files.
     fn least(&self) -> Least {
         let totals = [self.counted("total-data-files"), self.counted("total-delete-files")];
         let others = ["total-records", "added-data-files", "added-delete-files", "added-records", "added-files-size"];
-        let counts: Vec<u64> = others.iter().filter_map(|name| self.counted(name)).collect();
-        let is_untold = counts.is_empty() && totals.iter().all(Option::is_none);
+        let [rows, data, deletes, added_rows, size] = others.map(|name| self.counted(name));
+        let is_untold = totals.iter().chain(&[rows, data, deletes, added_rows, size]).all(Option::is_none);
         let adds = matches!(self.said("operation"), Some("append" | "overwrite" | "replace"));
-        let any = u64::from((is_untold && adds) || counts.iter().any(|count| *count > 0));
-        let [data, deletes] = totals.map(Option::unwrap_or_default);
-        Least { data, deletes, any }
+        let implies = [rows, data, deletes, added_rows, size].iter().flatten().any(|count| *count > 0);
+        // Writers carry totals on from snapshot to snapshot: once lost, they stay lost. Where there are none of a kind, each
+        // weaker count is taken where the stronger one is missing.
+        let [has_data, has_deletes] = totals.map(|total| total.is_some());
+        let weaker = |count: Option<u64>, is_told: bool| count.filter(|_| !is_told).unwrap_or_default();
+        let [total_data, total_deletes] = totals.map(Option::unwrap_or_default);
+        Least {
+            data: Count { files: total_data, rows: weaker(rows, has_data) },
+            deletes: total_deletes,
+            any: u64::from((is_untold && adds) || implies),
+            added_data: Count { files: weaker(data, has_data), rows: weaker(added_rows, has_data) },
+            added_deletes: weaker(deletes, has_deletes),
+        }
     }
 
     fn flink(&self) -> Option<FlinkCommit> {

@@ -9,13 +9,15 @@ mod error;
 mod manifest;
 mod metadata;
 mod reachable;
+mod tally;
 #[cfg(test)]
 mod tests;
 
 pub use error::IcebergError;
-pub use manifest::{ManifestContent, ManifestEntry, ManifestRef, read_manifest, read_manifest_list};
-pub use metadata::{FlinkCommit, Least, Snapshot, TableMetadata, is_metadata_name};
+pub use manifest::{EntryStatus, ManifestContent, ManifestEntry, ManifestRef, read_manifest, read_manifest_list};
+pub use metadata::{FlinkCommit, Snapshot, TableMetadata, is_metadata_name};
 pub use reachable::{
     MANIFEST_CONCURRENCY, Named, Reachable, Visit, head_named, load_attempt, load_manifest, load_metadata,
     load_metadata_object,
 };
+pub use tally::{Count, Counted, Least};

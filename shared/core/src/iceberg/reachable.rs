@@ -2,8 +2,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::manifest::{AvroKind, ManifestContent, is_avro, kind_of};
-use super::metadata::Least;
+use super::manifest::{AvroKind, is_avro, kind_of};
+use super::tally::{Counted, Demand, Tally};
 use super::{IcebergError, ManifestEntry, ManifestRef, TableMetadata, read_manifest, read_manifest_list};
 use crate::store::{ByteRange, GetOptions, Object, ObjectError, ObjectKey, ObjectMeta, ReadObjects, StoreErrorKind};
 
@@ -23,8 +23,8 @@ pub const FILE_MAX_BYTES: u64 = 128 * 1024 * 1024;
 #[derive(Debug, Default)]
 pub struct Reachable {
     walked: HashSet<ObjectKey>,
-    /// Files that are there, of walked manifests of which no list says how many they name.
-    counted: HashMap<ObjectKey, u64>,
+    /// What walked manifests name, where no list says how much that is.
+    counted: HashMap<ObjectKey, Counted>,
 }
 
 async fn fetch(objects: &dyn ReadObjects, what: &'static str, at: &ObjectKey) -> Result<Object, IcebergError> {
@@ -133,60 +133,6 @@ impl<'a> Named<'a> {
 
 type Sink<'s> = dyn FnMut(Named<'_>) + Send + 's;
 
-/// A list that was read: its manifests, and the object that it was.
-type ReadList = (ObjectKey, Vec<ManifestRef>, ObjectMeta);
-
-/// What one snapshot must name and what its manifests say that they do. A list that is cut off behind its header, or that
-/// has lost a manifest, would be a good one otherwise.
-struct Tally {
-    /// The list, or the metadata that names manifests in place.
-    what: &'static str,
-    at: ObjectKey,
-    least: Least,
-    data: u64,
-    deletes: u64,
-    /// Manifests that have to be read to know how many files they name.
-    uncounted: Vec<(ObjectKey, ManifestContent)>,
-    /// To be told of as soon as it is known to be whole.
-    list: Option<ReadList>,
-}
-
-impl Tally {
-    fn of(what: &'static str, at: &ObjectKey, least: Least, manifests: &[ManifestRef]) -> Self {
-        let (mut data, mut deletes, mut uncounted) = (0_u64, 0_u64, Vec::new());
-        for manifest in manifests.iter().filter(|_| !least.is_nothing()) {
-            match (manifest.live, manifest.content) {
-                (Some(live), ManifestContent::Data) => data = data.saturating_add(live),
-                (Some(live), ManifestContent::Deletes) => deletes = deletes.saturating_add(live),
-                (None, content) => uncounted.push((manifest.at.clone(), content)),
-            }
-        }
-        Self { what, at: at.clone(), least, data, deletes, uncounted, list: None }
-    }
-
-    /// Holds what was read against what must be there.
-    fn check(&self, counted: &HashMap<ObjectKey, u64>) -> Result<(), IcebergError> {
-        let (mut data, mut deletes) = (self.data, self.deletes);
-        for (at, content) in &self.uncounted {
-            let live = counted.get(at).copied().unwrap_or_default();
-            match content {
-                ManifestContent::Data => data = data.saturating_add(live),
-                ManifestContent::Deletes => deletes = deletes.saturating_add(live),
-            }
-        }
-        let Least { data: least_data, deletes: least_deletes, any } = self.least;
-        if data >= least_data && deletes >= least_deletes && data.saturating_add(deletes) >= any {
-            return Ok(());
-        }
-        let message = format!(
-            "its manifests name {data} data files and {deletes} delete files, fewer than the {} and {least_deletes} that \
-             the summary of its snapshot counts",
-            least_data.max(any.saturating_sub(least_deletes)),
-        );
-        Err(IcebergError::unreadable(self.what, &self.at, message))
-    }
-}
-
 /// Who is told what a walk finds, and may know some of it already.
 pub trait Visit: Send {
     /// Metadata, lists, manifests, statistics.
@@ -278,8 +224,8 @@ impl Reachable {
     }
 
     /// What was counted in walked manifests that nobody else counts, in order.
-    pub fn counted(&self) -> Vec<(ObjectKey, u64)> {
-        let mut counted: Vec<(ObjectKey, u64)> = self.counted.iter().map(|(at, live)| (at.clone(), *live)).collect();
+    pub fn counted(&self) -> Vec<(ObjectKey, Counted)> {
+        let mut counted: Vec<_> = self.counted.iter().map(|(at, count)| (at.clone(), count.clone())).collect();
         counted.sort();
         counted
     }
@@ -287,7 +233,7 @@ impl Reachable {
     /// Goes on from what another one has walked, and counted in doing so.
     pub fn having_walked(
         walked: impl IntoIterator<Item = ObjectKey>,
-        counted: impl IntoIterator<Item = (ObjectKey, u64)>,
+        counted: impl IntoIterator<Item = (ObjectKey, Counted)>,
     ) -> Self {
         Self { walked: walked.into_iter().collect(), counted: counted.into_iter().collect() }
     }
@@ -354,8 +300,7 @@ impl Reachable {
             drop(bytes);
             visit.manifest(&manifest, &named, &read);
             if uncounted.contains(&manifest.at) {
-                let live = named.iter().filter(|entry| entry.is_live).count();
-                self.counted.insert(manifest.at.clone(), live as u64);
+                self.counted.insert(manifest.at.clone(), Counted::of(&named));
             }
             self.walked.insert(manifest.at);
         }
@@ -370,7 +315,7 @@ impl Reachable {
         metadata: &TableMetadata,
         visit: &mut dyn Visit,
     ) -> Result<Found, IcebergError> {
-        let mut wanted: BTreeMap<ObjectKey, (Least, Vec<ManifestRef>)> = BTreeMap::new();
+        let mut wanted: BTreeMap<ObjectKey, (Demand, Vec<ManifestRef>)> = BTreeMap::new();
         let (mut manifests, mut tallies) = (Vec::new(), Vec::new());
         for snapshot in &metadata.snapshots {
             let inline: Vec<ManifestRef> = snapshot.inline_manifests().collect();
@@ -378,25 +323,30 @@ impl Reachable {
             match &snapshot.list {
                 Some(list) => {
                     visit.metadata(list);
-                    let (least, beside) = wanted.entry(list.clone()).or_default();
-                    (*least, *beside) = (least.and(snapshot.least), inline);
+                    let (demand, beside) = wanted.entry(list.clone()).or_default();
+                    demand.snapshots.insert(snapshot.id);
+                    (demand.least, *beside) = (demand.least.and(snapshot.least), inline);
                 }
-                None => tallies.push(Tally::of("table metadata", at, snapshot.least, &inline)),
+                None => {
+                    let demand = Demand { snapshots: [snapshot.id].into(), least: snapshot.least };
+                    tallies.push(Tally::of("table metadata", at, demand, &inline));
+                }
             }
         }
         wanted.retain(|list, _| !self.walked.contains(list));
         let lists: Vec<ObjectKey> = wanted.keys().cloned().collect();
         // What is known was whole when it was read.
         wanted.retain(|list, _| visit.known_list(list).map(|known| manifests.extend(known)).is_none());
-        let mut reads = stream::iter(wanted.into_iter().map(|(list, (least, beside))| async move {
+        let mut reads = stream::iter(wanted.into_iter().map(|(list, (demand, beside))| async move {
             let read = fetch(objects, "a manifest list", &list).await?;
             let named = read_manifest_list(&read.bytes, &list)?;
             let all: Vec<ManifestRef> = named.iter().cloned().chain(beside).collect();
-            let tally = Tally::of("a manifest list", &list, least, &all);
+            let mut tally = Tally::of("a manifest list", &list, demand, &all);
             if tally.uncounted.is_empty() {
                 tally.check(&HashMap::new())?;
             }
-            Ok::<_, IcebergError>(Tally { list: Some((list, named, read.meta)), ..tally })
+            tally.list = Some((list, named, read.meta));
+            Ok::<_, IcebergError>(tally)
         }))
         .buffer_unordered(MANIFEST_CONCURRENCY);
         while let Some(tally) = reads.try_next().await? {

@@ -239,11 +239,17 @@ fn null() -> Avro {
 
 /// Manifest of entries (status, content, key).
 pub fn manifest(entries: &[(i32, i32, String)]) -> Vec<u8> {
+    manifest_by(Some(7), entries)
+}
+
+/// Manifest whose entries say that this snapshot is theirs.
+pub fn manifest_by(snapshot: Option<i64>, entries: &[(i32, i32, String)]) -> Vec<u8> {
+    let snapshot = snapshot.map_or_else(null, |id| Avro::Union(1, Box::new(Avro::Long(id))));
     let entry = |(status, content, key): &(i32, i32, String)| {
         let bounds = record(vec![("key", Avro::Int(1)), ("value", Avro::Bytes(vec![1, 2, 3]))]);
         record(vec![
             ("status", Avro::Int(*status)),
-            ("snapshot_id", Avro::Union(1, Box::new(Avro::Long(7)))),
+            ("snapshot_id", snapshot.clone()),
             (
                 "data_file",
                 record(vec![
@@ -636,4 +642,20 @@ pub fn counts(record: &items::RunRecord) -> BTreeMap<&str, i64> {
 /// Seconds on the clock of a lake.
 pub fn advance(clock: &ManualClock, seconds: i64) {
     clock.advance_ms(seconds * 1000);
+}
+
+/// The objects of the test kit, with a look at the hook right before a batch goes as well.
+pub struct UpToTheLast(pub Arc<Hooked>);
+
+#[async_trait]
+impl Watch for UpToTheLast {
+    fn objects(&self) -> &MemoryObjects {
+        &self.0.objects
+    }
+
+    async fn before(&self, request: &'static str) {
+        if matches!(request, "get" | "head" | "list" | "delete_batch") {
+            self.0.hook.tick(request).await;
+        }
+    }
 }

@@ -9,15 +9,11 @@ use crate::commit::verdict::{Exception, Refusal};
 /// themselves; this is about what the candidate could have read: a batch that is proposed once more, under another id, would
 /// be there twice. Of applications beyond those that the head remembers only winners tell.
 pub fn check_progress(candidate: &Candidate, last: &AppIds) -> Result<(), Refusal> {
-    let refuse = |reason: &str, text: String, advice: &str| {
-        Err(Refusal::new(Exception::ConcurrentTransactionException, reason, text, advice))
-    };
     for mine in &candidate.actions.txns {
         let (app, version) = (&mine.app_id, mine.version);
         match last.last(app) {
             LastVersion::Is(theirs) if theirs == version => {
-                let text = format!("the table holds transaction {version} of the application `{app}` already; skip it");
-                return refuse("ALREADY_APPLIED", text, "nothing: it is in the table");
+                return Err(already_applied("the table", app, version));
             }
             // Whether it was ever there, the log does not say.
             LastVersion::Is(theirs) if theirs > version => {
@@ -26,12 +22,18 @@ pub fn check_progress(candidate: &Candidate, last: &AppIds) -> Result<(), Refusa
                 );
                 let advice =
                     "find out whether its rows are there; if not, propose them under a version above the table's";
-                return refuse("SAME_APPLICATION", text, advice);
+                let exception = Exception::ConcurrentTransactionException;
+                return Err(Refusal::new(exception, "SAME_APPLICATION", text, advice));
             }
             LastVersion::Is(_) | LastVersion::Never | LastVersion::Unknown => {}
         }
     }
     Ok(())
+}
+
+fn already_applied(holder: &str, app: &str, version: i64) -> Refusal {
+    let text = format!("{holder} holds transaction {version} of the application `{app}` already; skip it");
+    Refusal::new(Exception::ConcurrentTransactionException, "ALREADY_APPLIED", text, "nothing: it is in the table")
 }
 
 impl Check<'_> {
@@ -43,12 +45,14 @@ impl Check<'_> {
         let theirs = self.winner.commit.actions.txns.iter().find(|txn| candidate.app_ids.contains(&txn.app_id));
         let Some(theirs) = theirs else { return Ok(()) };
         let mine = candidate.actions.txns.iter().find(|txn| txn.app_id == theirs.app_id);
-        if mine.is_some_and(|mine| mine.version == theirs.version) {
-            let text = format!(
-                "version {version} holds transaction {} of the application `{}` already; skip it",
-                theirs.version, theirs.app_id
-            );
-            return self.refuse(Exception::ConcurrentTransactionException, "ALREADY_APPLIED", text);
+        if let Some(mine) = mine {
+            // A later winner may be the one that brought the batch.
+            let is_theirs = theirs.version == mine.version;
+            if is_theirs || self.inputs.app_ids.last(&mine.app_id) == LastVersion::Is(mine.version) {
+                let holder = if is_theirs { format!("version {version}") } else { "the table".to_owned() };
+                let refusal = already_applied(&holder, &theirs.app_id, mine.version);
+                return Err(Conflict::Refused(refusal.won_by(version, self.winner.commit.actions.operation())));
+            }
         }
         let text = format!("version {version} holds a transaction of the application `{}`", theirs.app_id);
         self.refuse(Exception::ConcurrentTransactionException, "SAME_APPLICATION", text)

@@ -34,6 +34,7 @@ use super::read_set::BoundReads;
 use super::rebase::RowIds;
 use super::row_level::{self, RowFacts, RowFold, Statement};
 use super::table_facts::{FileValues, TableFacts};
+use super::table_state::AppIds;
 use super::verdict::{Exception, Refusal};
 use super::version_record::Blindness;
 use crate::delta::snapshot::{FileKey, LoggedCommit};
@@ -82,6 +83,8 @@ pub struct FoldInputs<'a> {
     pub isolation: Isolation,
     /// As the candidate would find it: at the latest version.
     pub table: TableFacts<'a>,
+    /// What the table holds of applications, at the latest version.
+    pub app_ids: &'a AppIds,
     pub files: Option<&'a FileFacts>,
     /// What was read of vectors and rows.
     pub rows: Option<&'a RowFacts>,

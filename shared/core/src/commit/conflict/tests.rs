@@ -222,6 +222,15 @@ async fn applications_that_were_read_or_written_conflict() {
     }
 }
 
+/// Whichever winner brought it, and the advice is not to do it once more.
+#[tokio::test]
+async fn a_batch_that_a_later_winner_brought_is_called_applied() {
+    let with = |version: i64, tag: &str| vec![txn("s", version), add(&format!("p=x/{tag}"), 20), append(tag)];
+    let scene = table().won_by(with(4, "w1")).won_by(with(5, "w2")).candidate(with(5, "c"));
+    let Judgement::Refuse(refusal) = scene.judge().await else { panic!("it is there already") };
+    assert_eq!((refusal.reason.as_str(), refusal.advice.as_str()), ("ALREADY_APPLIED", "nothing: it is in the table"));
+}
+
 /// What the table holds already is no winner, and yet it is the same batch.
 #[tokio::test]
 async fn a_transaction_that_the_table_holds_already_is_refused() {

@@ -35,7 +35,7 @@ pub(in crate::commit) fn reused(stored: &Proposal) -> Proposal {
         Exception::ProposalReusedException,
         "PROPOSAL_REUSED",
         text,
-        "give every proposal an id of its own; ask for the first one's verdict by its id",
+        &format!("give every proposal an id of its own; the verdict under {} is the first one's", stored.id),
     );
     Proposal { status: Status::Rejected, refusal: Some(refusal), sync: SyncState::None, ..stored.clone() }
 }

@@ -206,6 +206,7 @@ impl Scene {
             candidate: &candidate,
             isolation,
             table: loaded.table(&schema),
+            app_ids: &loaded.state.app_ids,
             files: Some(&files),
             rows: None,
             blindness: &self.blindness,

@@ -6,13 +6,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use parquet::basic::{Repetition, Type as Physical};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::ColumnReaderImpl;
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, FloatType,
+    Int32Type, Int64Type, Int96, Int96Type,
+};
 use parquet::errors::ParquetError;
 use parquet::schema::types::{ColumnDescPtr, Type};
 
 use super::CheckpointError;
 use super::pages::{ColumnPages, Source};
+use super::rows::ParsedValue;
 use super::sound::Sound;
+use crate::delta::footer::{Datum, Kind, Raw, kind_of};
 
 /// Pages that were fetched and are not decoded yet; the decoder's end and ours.
 #[derive(Clone, Default)]
@@ -54,39 +59,64 @@ enum Values {
     Ints(ColumnReaderImpl<Int32Type>, Vec<i32>),
     Longs(ColumnReaderImpl<Int64Type>, Vec<i64>),
     Texts(ColumnReaderImpl<ByteArrayType>, Vec<ByteArray>),
+    // Of parsed statistics only.
+    Singles(ColumnReaderImpl<FloatType>, Vec<f32>),
+    Doubles(ColumnReaderImpl<DoubleType>, Vec<f64>),
+    Moments(ColumnReaderImpl<Int96Type>, Vec<Int96>),
+    Fixed(ColumnReaderImpl<FixedLenByteArrayType>, Vec<FixedLenByteArray>),
+}
+
+/// Does the same with the values of whatever type.
+macro_rules! each_type {
+    ($values:expr, ($reader:pat, $held:ident) => $action:expr) => {
+        match $values {
+            Values::Flags($reader, $held) => $action,
+            Values::Ints($reader, $held) => $action,
+            Values::Longs($reader, $held) => $action,
+            Values::Texts($reader, $held) => $action,
+            Values::Singles($reader, $held) => $action,
+            Values::Doubles($reader, $held) => $action,
+            Values::Moments($reader, $held) => $action,
+            Values::Fixed($reader, $held) => $action,
+        }
+    };
 }
 
 impl Values {
-    fn new(column: ColumnDescPtr, queue: Queue) -> Result<Values, CheckpointError> {
+    fn new(column: ColumnDescPtr, queue: Queue) -> Values {
         let pages = Box::new(queue);
-        Ok(match column.physical_type() {
+        match column.physical_type() {
             Physical::BOOLEAN => Values::Flags(ColumnReaderImpl::new(column, pages), Vec::new()),
             Physical::INT32 => Values::Ints(ColumnReaderImpl::new(column, pages), Vec::new()),
             Physical::INT64 => Values::Longs(ColumnReaderImpl::new(column, pages), Vec::new()),
             Physical::BYTE_ARRAY => Values::Texts(ColumnReaderImpl::new(column, pages), Vec::new()),
-            other => {
-                let text = format!("the column {} has the type {other}", column.path().string());
-                return Err(CheckpointError::damaged(text));
-            }
-        })
+            Physical::FLOAT => Values::Singles(ColumnReaderImpl::new(column, pages), Vec::new()),
+            Physical::DOUBLE => Values::Doubles(ColumnReaderImpl::new(column, pages), Vec::new()),
+            Physical::INT96 => Values::Moments(ColumnReaderImpl::new(column, pages), Vec::new()),
+            Physical::FIXED_LEN_BYTE_ARRAY => Values::Fixed(ColumnReaderImpl::new(column, pages), Vec::new()),
+        }
     }
 
     fn decode(&mut self, levels: &mut Levels) -> Result<(), ParquetError> {
-        match self {
-            Values::Flags(reader, values) => decode(reader, values, levels),
-            Values::Ints(reader, values) => decode(reader, values, levels),
-            Values::Longs(reader, values) => decode(reader, values, levels),
-            Values::Texts(reader, values) => decode(reader, values, levels),
-        }
+        each_type!(self, (reader, values) => decode(reader, values, levels))
     }
 
     fn forget(&mut self, count: usize) {
-        match self {
-            Values::Flags(_, values) => drop(values.drain(..count.min(values.len()))),
-            Values::Ints(_, values) => drop(values.drain(..count.min(values.len()))),
-            Values::Longs(_, values) => drop(values.drain(..count.min(values.len()))),
-            Values::Texts(_, values) => drop(values.drain(..count.min(values.len()))),
-        }
+        each_type!(self, (_, values) => drop(values.drain(..count.min(values.len()))));
+    }
+
+    /// As the file stores it.
+    fn raw(&self, index: usize) -> Option<Raw<'_>> {
+        Some(match self {
+            Values::Flags(_, values) => Raw::Flag(*values.get(index)?),
+            Values::Ints(_, values) => Raw::Int32(*values.get(index)?),
+            Values::Longs(_, values) => Raw::Int64(*values.get(index)?),
+            Values::Texts(_, values) => Raw::Bytes(values.get(index)?.data()),
+            Values::Singles(_, values) => Raw::Float(*values.get(index)?),
+            Values::Doubles(_, values) => Raw::Double(*values.get(index)?),
+            Values::Moments(_, values) => Raw::Int96(values.get(index)?),
+            Values::Fixed(_, values) => Raw::Bytes(values.get(index)?.data()),
+        })
     }
 }
 
@@ -119,6 +149,7 @@ struct Levels {
 pub(super) struct Column {
     pages: ColumnPages,
     sound: Sound,
+    kind: Kind,
     queue: Queue,
     values: Values,
     levels: Levels,
@@ -133,14 +164,15 @@ pub(super) struct Column {
 }
 
 impl Column {
-    pub fn new(column: ColumnDescPtr, root: &Type, pages: ColumnPages) -> Result<Column, CheckpointError> {
+    pub fn new(column: ColumnDescPtr, root: &Type, pages: ColumnPages) -> Column {
         let queue = Queue::default();
         let (entry_def, list_def) = levels_of_lists(root, column.path().parts());
         let max_def = column.max_def_level();
-        Ok(Column {
+        Column {
             pages,
             sound: Sound::new(&column),
-            values: Values::new(column, queue.clone())?,
+            kind: kind_of(column.self_type()),
+            values: Values::new(column, queue.clone()),
             queue,
             levels: Levels { max_def, ..Levels::default() },
             entry_def,
@@ -148,7 +180,7 @@ impl Column {
             is_finished: false,
             record: (0, 0),
             record_values: (0, 0),
-        })
+        }
     }
 
     /// Complete records that are decoded and not taken.
@@ -247,6 +279,18 @@ impl Column {
         match &self.values {
             Values::Flags(_, values) => Ok(values.get(self.record_values.0).copied()),
             _ => Err(CheckpointError::damaged("a boolean is expected")),
+        }
+    }
+
+    /// The value, whatever its type, of a column outside lists.
+    pub fn parsed(&self) -> ParsedValue {
+        if !self.is_some() {
+            return ParsedValue::Null;
+        }
+        match self.values.raw(self.record_values.0) {
+            Some(Raw::Float(value)) if self.kind == Kind::Float => ParsedValue::Single(value),
+            Some(raw) => Datum::decode(&self.kind, raw).map_or(ParsedValue::Unreadable, ParsedValue::Value),
+            None => ParsedValue::Unreadable,
         }
     }
 

@@ -8,8 +8,9 @@ use parquet::schema::types::Type;
 
 use super::columns::Column;
 use super::pages::{ColumnPages, Portions, Source, Window, span};
-use super::rows::{FIELDS, Pass, Row};
+use super::rows::{FIELDS, ParsedColumn, Pass, Row};
 use super::{CheckpointError, Interest, Sink};
+use crate::delta::actions::PARSED;
 use crate::delta::footer::{FooterError, read_footer_and_tail};
 use crate::store::{ObjectKey, ReadObjects};
 
@@ -41,6 +42,9 @@ pub(super) async fn read(
             }
             Interest::Outline => {
                 read_group(source, group, &schema, (Pass::Outline, &tail), sink).await?;
+            }
+            Interest::Parsed => {
+                read_group(source, group, &schema, (Pass::Parsed, &tail), sink).await?;
             }
         }
     }
@@ -101,7 +105,8 @@ async fn open(
     tail: &Window,
 ) -> Result<(Row, usize), CheckpointError> {
     let rows = usize::try_from(group.num_rows()).unwrap_or(0);
-    let chosen = choose(group.columns(), pass);
+    let mut chosen = choose(group.columns(), pass);
+    let parsed = if pass == Pass::Parsed { choose_parsed(group.columns(), &mut chosen) } else { Vec::new() };
     let window = together(source, &chosen, tail).await?;
     let count = chosen.iter().map(Vec::len).sum();
     let mut columns = Vec::with_capacity(chosen.len());
@@ -109,11 +114,11 @@ async fn open(
         let mut of_field = Vec::with_capacity(chunks.len());
         for chunk in chunks {
             let pages = ColumnPages::new(chunk.clone(), rows, window.clone());
-            of_field.push(Column::new(chunk.column_descr_ptr(), schema, pages)?);
+            of_field.push(Column::new(chunk.column_descr_ptr(), schema, pages));
         }
         columns.push(of_field);
     }
-    Ok((Row { columns }, count))
+    Ok((Row { columns, parsed }, count))
 }
 
 /// The column chunks of each field.
@@ -128,6 +133,26 @@ fn choose(chunks: &[ColumnChunkMetaData], pass: Pass) -> Vec<Vec<&ColumnChunkMet
             if field.is_in(pass) { chunks.iter().filter(is_of).collect() } else { Vec::new() }
         })
         .collect()
+}
+
+/// Adds the column chunks of parsed statistics and partition values. Of lists none is known, and none is read.
+fn choose_parsed<'a>(
+    chunks: &'a [ColumnChunkMetaData],
+    chosen: &mut Vec<Vec<&'a ColumnChunkMetaData>>,
+) -> Vec<ParsedColumn> {
+    let mut parsed = Vec::new();
+    for chunk in chunks {
+        let [kind, path @ ..] = chunk.column_path().parts() else { continue };
+        if kind != "add" || !path.first().is_some_and(|name| PARSED.contains(&name.as_str())) {
+            continue;
+        }
+        let is_read = chunk.column_descr().max_rep_level() == 0;
+        parsed.push(ParsedColumn { path: path.to_vec(), place: is_read.then_some(chosen.len()) });
+        if is_read {
+            chosen.push(vec![chunk]);
+        }
+    }
+    parsed
 }
 
 /// One request for all columns where they lie close together; none where they are in memory already.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::CheckpointError;
 use super::pages::Source;
 use super::rows::Sidecar;
-use crate::delta::actions::{Actions, Builder};
+use crate::delta::actions::{Actions, Builder, PARSED};
 use crate::delta::json::parse_strict;
 
 /// Lines that are parsed at once: what is parsed takes several times the room of its text.
@@ -19,6 +19,8 @@ const LINE_MAX_BYTES: usize = 32 * 1024 * 1024;
 pub(super) struct Lines {
     pub actions: Actions,
     pub sidecars: Vec<Sidecar>,
+    /// Whether a file has parsed statistics or partition values, which are not kept.
+    pub has_parsed: bool,
 }
 
 /// A file that is read line by line.
@@ -68,7 +70,7 @@ impl LineReader {
     fn parse(&mut self, bytes: &[u8]) -> Result<Lines, CheckpointError> {
         let text = std::str::from_utf8(bytes).map_err(|_| CheckpointError::damaged("not UTF-8"))?;
         let mut builder = Builder::default();
-        let mut sidecars = Vec::new();
+        let (mut sidecars, mut has_parsed) = (Vec::new(), false);
         for line in text.lines() {
             self.number += 1;
             if line.trim().is_empty() {
@@ -80,6 +82,8 @@ impl LineReader {
                 return Err(wrong(&"not an object"));
             };
             for (name, value) in members {
+                has_parsed |=
+                    name == "add" && PARSED.iter().any(|name| value.get(name).is_some_and(|it| !it.is_null()));
                 match name.as_str() {
                     "sidecar" if !value.is_null() => {
                         sidecars.push(sidecar(&value).ok_or_else(|| wrong(&"a sidecar without path and size"))?);
@@ -89,7 +93,7 @@ impl LineReader {
                 }
             }
         }
-        Ok(Lines { actions: builder.actions, sidecars })
+        Ok(Lines { actions: builder.actions, sidecars, has_parsed })
     }
 }
 

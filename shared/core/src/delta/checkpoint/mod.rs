@@ -19,9 +19,12 @@ use lines::LineReader;
 use pages::{Portions, Source};
 use rows::{Field, Pass, Row, Sidecar};
 
+pub use rows::ParsedValue;
+
 use super::actions::{Actions, AddFile, DomainMetadata, Metadata, Protocol, RemoveFile, Txn};
 use super::log::{LOG_DIR, log_key};
 use super::path::{Reach, resolve};
+use super::snapshot::FileKey;
 use crate::location::Location;
 use crate::store::{ObjectError, ObjectKey, ReadObjects, StoreError};
 
@@ -86,6 +89,8 @@ pub(super) enum Interest {
     None,
     /// Of all of them what they are, and not what is in them.
     Outline,
+    /// What they have in columns of their own types, and nothing else.
+    Parsed,
 }
 
 /// Who takes the actions of a checkpoint.
@@ -168,7 +173,9 @@ impl Sink for Sorter<'_> {
             // The first pass has told the target of it.
             let is_wanted = match pass {
                 Pass::Files => self.target.removed_path(path)?,
-                Pass::Whole | Pass::Paths | Pass::Others | Pass::Outline => self.target.live_path(path)?,
+                Pass::Whole | Pass::Paths | Pass::Others | Pass::Parsed | Pass::Outline => {
+                    self.target.live_path(path)?
+                }
             };
             has_wanted |= is_wanted;
             if is_wanted && pass != Pass::Paths {
@@ -247,6 +254,60 @@ async fn read_lines(
     while let Some(lines) = reader.next(source).await? {
         sorter.sidecars.extend(lines.sidecars);
         sorter.actions(lines.actions)?;
+    }
+    Ok(())
+}
+
+/// What a file of a checkpoint has in columns of their own, by their paths from the group on (`stats_parsed`, …).
+pub type Parsed<'a> = Vec<(&'a [String], ParsedValue)>;
+
+struct ParsedSink<'a> {
+    root: &'a Location,
+    each: &'a mut (dyn FnMut(FileKey, Parsed<'_>) + Send),
+    sidecars: Vec<Sidecar>,
+}
+
+impl Sink for ParsedSink<'_> {
+    fn interest(&self) -> Interest {
+        Interest::Parsed
+    }
+
+    fn row(&mut self, row: &Row, _: Pass) -> Result<bool, CheckpointError> {
+        if let Some(path) = row.text(Field::AddPath)? {
+            let at = resolve(self.root, path, Reach::Anywhere).map_err(CheckpointError::damaged)?;
+            let key = FileKey { at, dv_id: row.add_vector()?.map(|vector| vector.id()) };
+            (self.each)(key, row.parsed().collect());
+        }
+        self.sidecars.extend(row.sidecar()?);
+        Ok(false)
+    }
+}
+
+/// Gives what each live file of one file of a checkpoint has in columns of their own, those of its sidecars included. Lines of
+/// JSON have no types: where they have such a member it is damaged, as far as anybody is concerned who wants to know.
+pub(super) async fn read_parsed(
+    objects: &dyn ReadObjects,
+    root: &Location,
+    file: &CheckpointFile,
+    each: &mut (dyn FnMut(FileKey, Parsed<'_>) + Send),
+) -> Result<(), CheckpointError> {
+    let portions = Portions::default();
+    let mut sink = ParsedSink { root, each, sidecars: Vec::new() };
+    if file.is_json {
+        let source = Source { objects, at: &file.at, etag: &file.etag, portions };
+        let mut reader = LineReader::new(file.size_bytes);
+        while let Some(lines) = reader.next(source).await? {
+            if lines.has_parsed {
+                return Err(CheckpointError::damaged("parsed statistics or partition values in JSON"));
+            }
+            sink.sidecars.extend(lines.sidecars);
+        }
+    } else {
+        file::read(objects, &file.at, file.size_bytes, portions, &mut sink).await?;
+    }
+    for sidecar in std::mem::take(&mut sink.sidecars) {
+        let at = sidecar_key(root, &sidecar)?;
+        file::read(objects, &at, sidecar.size_bytes, portions, &mut sink).await.map_err(|error| error.at(&at))?;
     }
     Ok(())
 }

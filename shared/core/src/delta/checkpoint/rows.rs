@@ -9,6 +9,7 @@ use super::columns::Column;
 use crate::delta::actions::{
     AddFile, DeletionVector, DomainMetadata, Metadata, OtherMembers, PartitionValues, Protocol, RemoveFile, Txn,
 };
+use crate::delta::footer::Datum;
 
 macro_rules! fields {
     ($($name:ident = $path:literal,)*) => {
@@ -85,6 +86,26 @@ pub(super) enum Pass {
     Others,
     /// Everything, but of files only their places, sizes and dates.
     Outline,
+    /// Which file it is, and [`PARSED`](crate::delta::actions::PARSED).
+    Parsed,
+}
+
+/// What a file's row has in one of these columns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ParsedValue {
+    Null,
+    Value(Datum),
+    /// A number of four bytes, whose decimal form is another one than that of the same number in eight.
+    Single(f32),
+    /// Of a type that is not read.
+    Unreadable,
+}
+
+/// A column of these: its path from the group on, and where it stands among the columns of a row, if it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ParsedColumn {
+    pub path: Vec<String>,
+    pub place: Option<usize>,
 }
 
 impl Field {
@@ -97,6 +118,9 @@ impl Field {
             Pass::Files => is_file,
             Pass::Others => !is_file,
             Pass::Outline => !is_file || self.is_of_place() || matches!(self, Field::AddSize | Field::RemoveTime),
+            Pass::Parsed => {
+                self == Field::AddPath || path.starts_with("add.deletionVector.") || path.starts_with("sidecar.")
+            }
         }
     }
 }
@@ -118,8 +142,9 @@ pub(super) struct Sidecar {
 
 /// The columns of a row group, standing on one row.
 pub(super) struct Row {
-    /// Columns in the order of [`FIELDS`]: none, one, or two (key and value of a map).
+    /// Columns in the order of [`FIELDS`]: none, one, or two (key and value of a map). Those of `parsed` come after them.
     pub columns: Vec<Vec<Column>>,
+    pub parsed: Vec<ParsedColumn>,
 }
 
 fn missing(what: &str) -> CheckpointError {
@@ -161,6 +186,19 @@ impl Row {
             map.insert(key.to_owned(), value.map(str::to_owned));
         }
         Ok(Some(map))
+    }
+
+    /// What the row says in columns of their own types.
+    pub fn parsed(&self) -> impl Iterator<Item = (&[String], ParsedValue)> {
+        self.parsed.iter().map(|parsed| {
+            let column = parsed.place.and_then(|place| self.columns.get(place)?.first());
+            (parsed.path.as_slice(), column.map_or(ParsedValue::Unreadable, Column::parsed))
+        })
+    }
+
+    /// The deletion vector of the row's live file.
+    pub fn add_vector(&self) -> Result<Option<DeletionVector>, CheckpointError> {
+        self.vector(Field::AddVectorType)
     }
 
     pub fn txn(&self) -> Result<Option<Txn>, CheckpointError> {

@@ -10,6 +10,8 @@ use crate::delta::footer::bits::{Runs, framed};
 /// Looks pages of one column over, in their order.
 pub(super) struct Sound {
     physical: Physical,
+    /// Bytes of a value of a type that says its length.
+    length: Option<usize>,
     max_rep: i16,
     max_def: i16,
     /// Entries of the column's dictionary.
@@ -20,6 +22,7 @@ impl Sound {
     pub fn new(column: &ColumnDescPtr) -> Sound {
         Sound {
             physical: column.physical_type(),
+            length: usize::try_from(column.type_length()).ok().filter(|length| *length > 0),
             max_rep: column.max_rep_level(),
             max_def: column.max_def_level(),
             dictionary: 0,
@@ -80,15 +83,24 @@ impl Sound {
                 full(framed_levels(&mut rest, Encoding::RLE)?, count, 1).map(|_| ())
             }
             // These look after themselves.
-            _ => Some(()),
+            _ if matches!(
+                self.physical,
+                Physical::BOOLEAN | Physical::INT32 | Physical::INT64 | Physical::BYTE_ARRAY
+            ) =>
+            {
+                Some(())
+            }
+            _ => None,
         }
     }
 
     fn plain(&self, bytes: &[u8], count: usize) -> Option<()> {
         let width = match self.physical {
             Physical::BOOLEAN => return (bytes.len() >= count.div_ceil(8)).then_some(()),
-            Physical::INT32 => 4,
-            Physical::INT64 => 8,
+            Physical::INT32 | Physical::FLOAT => 4,
+            Physical::INT64 | Physical::DOUBLE => 8,
+            Physical::INT96 => 12,
+            Physical::FIXED_LEN_BYTE_ARRAY => self.length?,
             Physical::BYTE_ARRAY => {
                 let mut rest = bytes;
                 for _ in 0..count {
@@ -97,7 +109,6 @@ impl Sound {
                 }
                 return Some(());
             }
-            _ => return None,
         };
         (bytes.len() >= count.checked_mul(width)?).then_some(())
     }

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::delta::footer::Datum;
 use crate::delta::log::{LogName, MainFile, Version};
 use crate::delta::snapshot::{FileKey, load};
 use crate::delta::testkit::{Form, TableKit};
@@ -104,6 +105,95 @@ async fn rows_can_be_known_from_parsed_statistics_alone() {
     assert_eq!(stats, [("a", Some("{\"numRecords\":5}")), ("b", None)]);
 }
 
+const OF_ALL_TYPES: &str = "message m {
+    optional group sidecar { optional binary path (STRING); optional int64 sizeInBytes; }
+    optional group add { optional binary path (STRING); optional int64 size;
+        optional group deletionVector { optional binary storageType (STRING); optional binary pathOrInlineDv (STRING);
+            optional int32 offset; optional int32 sizeInBytes; optional int64 cardinality; }
+        optional group partitionValues_parsed { optional int32 p; }
+        optional group stats_parsed { optional int64 numRecords; optional boolean tightBounds;
+            optional group minValues { optional int32 i (INTEGER(32,true)); optional int32 day (DATE); optional float f;
+                optional double d; optional int64 at (TIMESTAMP(MICROS,true)); optional int32 dec (DECIMAL(9,2));
+                optional fixed_len_byte_array(9) big (DECIMAL(20,2)); optional int96 old; optional binary t (STRING);
+                optional binary raw; optional int64 odd (TIME(MICROS,true));
+                optional group s { optional int64 n; }
+                optional group list (LIST) { repeated group list { optional int64 element; } } } } } }";
+
+async fn parsed_of(
+    bytes: Vec<u8>,
+    is_json: bool,
+) -> Result<Vec<(FileKey, Vec<(String, ParsedValue)>)>, CheckpointError> {
+    let (kit, file) = table(0, Form::Classic).await;
+    let size_bytes = bytes.len() as u64;
+    let etag = kit.world.objects.put(&file.at, bytes.into(), &PutOptions::default()).await.unwrap();
+    let file = CheckpointFile { etag, size_bytes, is_json, ..file };
+    let mut found = Vec::new();
+    let mut each = |key: FileKey, said: Parsed<'_>| {
+        let said = said.into_iter().filter(|(_, value)| *value != ParsedValue::Null);
+        found.push((key, said.map(|(path, value)| (path.join("/"), value)).collect()));
+    };
+    read_parsed(&*kit.world.objects, &kit.root, &file, &mut each).await?;
+    Ok(found)
+}
+
+fn of_all_types() -> Vec<u8> {
+    let min = json!({"i": -7, "day": 1, "f": 1.1, "d": 1.1, "at": 5, "dec": 150, "big": 0, "old": 0, "t": "x", "raw": "y",
+        "odd": 1, "s": {"n": 9}, "list": [1]});
+    let vector = json!({"storageType": "u", "pathOrInlineDv": "v", "sizeInBytes": 1, "cardinality": 2});
+    let rows = [
+        json!({"sidecar": null}),
+        json!({"add": {"path": "a", "size": 1, "deletionVector": vector, "partitionValues_parsed": {"p": 3},
+            "stats_parsed": {"numRecords": 5, "tightBounds": false, "minValues": min}}}),
+        json!({"add": {"path": "b", "size": 1}}),
+    ];
+    crate::delta::testkit::parquet_rows(OF_ALL_TYPES, &rows)
+}
+
+#[tokio::test]
+async fn parsed_statistics_are_read_in_their_types() {
+    let found = parsed_of(of_all_types(), false).await.unwrap();
+    let value = ParsedValue::Value;
+    let names: Vec<(&str, Option<&str>)> =
+        found.iter().map(|(key, _)| (key.at.key.rsplit('/').next().unwrap(), key.dv_id.as_deref())).collect();
+    assert_eq!(names, [("a", Some("uv")), ("b", None)]);
+    let expected = [
+        ("partitionValues_parsed/p", value(Datum::Int(3))),
+        ("stats_parsed/numRecords", value(Datum::Int(5))),
+        ("stats_parsed/tightBounds", value(Datum::Flag(false))),
+        ("stats_parsed/minValues/i", value(Datum::Int(-7))),
+        ("stats_parsed/minValues/day", value(Datum::Day(1))),
+        ("stats_parsed/minValues/f", ParsedValue::Single(1.1)),
+        ("stats_parsed/minValues/d", value(Datum::Float(1.1))),
+        ("stats_parsed/minValues/at", value(Datum::Instant(5_000))),
+        ("stats_parsed/minValues/dec", value(Datum::Decimal { unscaled: 150, scale: 2 })),
+        ("stats_parsed/minValues/big", value(Datum::Decimal { unscaled: 0, scale: 2 })),
+        ("stats_parsed/minValues/old", value(Datum::Instant(-2_440_588 * 86_400_000_000_000))),
+        ("stats_parsed/minValues/t", value(Datum::Text("x".into()))),
+        ("stats_parsed/minValues/raw", value(Datum::Bytes(b"y".to_vec()))),
+        ("stats_parsed/minValues/odd", ParsedValue::Unreadable),
+        ("stats_parsed/minValues/s/n", value(Datum::Int(9))),
+        ("stats_parsed/minValues/list/list/element", ParsedValue::Unreadable),
+    ];
+    let told: Vec<(&str, ParsedValue)> =
+        found[0].1.iter().map(|(path, value)| (path.as_str(), value.clone())).collect();
+    assert_eq!(told, expected);
+    // What is not read could be anything.
+    assert_eq!(found[1].1, [("stats_parsed/minValues/list/list/element".to_owned(), ParsedValue::Unreadable)]);
+}
+
+#[tokio::test]
+async fn lines_of_json_must_not_have_parsed_statistics() {
+    let plain =
+        json!({"add": {"path": "a", "partitionValues": {}, "size": 1, "modificationTime": 1, "stats_parsed": null}});
+    assert_eq!(parsed_of(plain.to_string().into_bytes(), true).await, Ok(Vec::new()));
+    for name in ["stats_parsed", "partitionValues_parsed"] {
+        let mut parsed = plain.clone();
+        parsed["add"][name] = json!({});
+        let error = parsed_of(parsed.to_string().into_bytes(), true).await.unwrap_err();
+        assert!(error.to_string().contains("in JSON"), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_changes_while_it_is_read_is_noticed() {
     let (kit, file) = table(10, Form::V2(MainFile::Json)).await;
@@ -141,6 +231,27 @@ proptest! {
             let mut target = Everything::default();
             let read = read_in_portions(&*kit.world.objects, &kit.root, &file, portions, &mut target);
             let outcome = AssertUnwindSafe(read).catch_unwind().await;
+            assert!(outcome.is_ok());
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Also of the types that only parsed statistics have.
+    #[test]
+    fn damaged_statistics_never_panic(
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let mut bytes = of_all_types();
+            for (at, value) in flips {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            let outcome = AssertUnwindSafe(parsed_of(bytes, false)).catch_unwind().await;
             assert!(outcome.is_ok());
         });
     }

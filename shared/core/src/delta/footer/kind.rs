@@ -51,7 +51,7 @@ pub(super) enum Fit {
 }
 
 /// The kind of a leaf; groups are no leaves and come out as `Other`.
-pub(super) fn kind_of(leaf: &Type) -> Kind {
+pub(in crate::delta) fn kind_of(leaf: &Type) -> Kind {
     if !leaf.is_primitive() {
         return Kind::Other("group".to_owned());
     }

@@ -31,7 +31,7 @@ pub enum Datum {
 
 /// A value as Parquet stores it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Raw<'a> {
+pub(in crate::delta) enum Raw<'a> {
     Flag(bool),
     Int32(i32),
     Int64(i64),
@@ -86,7 +86,7 @@ impl Datum {
     }
 
     /// A value of a leaf; nothing where it is not one of its type.
-    pub(super) fn decode(kind: &Kind, raw: Raw<'_>) -> Option<Datum> {
+    pub(in crate::delta) fn decode(kind: &Kind, raw: Raw<'_>) -> Option<Datum> {
         Some(match (kind, raw) {
             (Kind::Boolean, Raw::Flag(value)) => Datum::Flag(value),
             (Kind::Integer { signed: true, .. }, Raw::Int32(value)) => Datum::Int(value.into()),

@@ -1,10 +1,11 @@
-use crate::store::{Condition, Item, Items, Key, Table, Write, WriteError};
+use crate::store::{Condition, Consistency, Item, Items, Key, ReadItems, StoreError, Table, Value, Write, WriteError};
 use crate::sweep::{Interruption, SweepError};
 
 const LAYOUT: i64 = 1;
 
 /// A batch is about to be deleted: until this is cleared or has run out, no writer's lease is granted, so that every
-/// lease is either seen by the run or granted after the batch, to a writer that then looks whether its files are there.
+/// lease is either seen by the run or granted after the batch, to a writer that then looks whether its files are there. Nor
+/// is an Iceberg commit taken that updates the table's pointer in the catalog.
 ///
 /// Item: pk `sweep#<table id>`, sk `fence`; `expires_at_ms`, `run_id`. Runs of tables that share a place fence each other's
 /// leases, so it is the run that owns it.
@@ -50,6 +51,16 @@ impl LeaseFence {
             Ok(()) | Err(WriteError::ConditionFailed { .. }) => Ok(()),
             Err(WriteError::Store(error)) => Err(error.into()),
         }
+    }
+
+    /// Until when a table's fence holds, if it has one. One strong get.
+    pub async fn expires_at_ms(items: &dyn ReadItems, table_id: &str) -> Result<Option<i64>, StoreError> {
+        let item = items.get(&Self::key(table_id), Consistency::Strong).await?;
+        Ok(item.and_then(|item| match item.get("expires_at_ms") {
+            Some(Value::Int(expires_at_ms)) => Some(*expires_at_ms),
+            // Whatever it is, it is no fence that anybody has put.
+            _ => None,
+        }))
     }
 
     /// The part of a transaction that demands that there is none.

@@ -261,6 +261,9 @@ impl<'a> Attempt<'a> {
         for mut one in sharing {
             let lens = Lens::new(&known.table, Vec::new());
             self.load_whole(one.source.as_mut(), known, lens).await?;
+            if let Some(untold) = one.source.untold() {
+                return Err(untold.why.clone().into());
+            }
             known.sources.push(one);
         }
         self.load_others(known).await?;

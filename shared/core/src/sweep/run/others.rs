@@ -13,7 +13,7 @@ use crate::store::{ObjectError, StoreErrorKind};
 use crate::sweep::directory::STAYS_AT_HOME;
 use crate::sweep::items::{PLACES_MAX, PartitionsNoted, TablePlaces};
 use crate::sweep::refs::Lens;
-use crate::sweep::source::{Loaded, ReferenceSource};
+use crate::sweep::source::{Loaded, ReferenceSource, UntoldPlace};
 use crate::sweep::survey::first_page;
 use crate::sweep::{Interruption, Past, Refusal, RefusalReason, SweepError, TableEntry, TableFormat, TableUse};
 
@@ -183,8 +183,16 @@ impl<'a> Attempt<'a> {
         let past = self.past_of(other, source.as_ref(), known.places.get(&other.id)).await?;
         let elsewhere = lens.as_ref().and_then(Lens::elsewhere).cloned();
         let places = places_of(other, Some(source.as_ref()), elsewhere, past, known.places.get(&other.id));
-        self.keep_places(places.clone(), known).await?;
-        if places.reaches(&known.table) {
+        let reaches = places.reaches(&known.table);
+        let untold = source.untold().filter(|untold| reaches || untold.place == UntoldPlace::Anywhere);
+        // One that was not read completely is read again by the next run, unless it is known to reach here anyway.
+        if reaches || untold.is_none() {
+            self.keep_places(places.clone(), known).await?;
+        }
+        if let Some(untold) = untold {
+            return Err(untold.why.clone().into());
+        }
+        if reaches {
             known.protect(&places.declared);
             known.sources.push(Sourced { table_id: other.id.clone(), source, standing: Standing::Reaching });
         }

@@ -111,8 +111,10 @@ impl<'a> Attempt<'a> {
         self.check_time()?;
         self.keep_lease().await?;
         let mut source = self.source_of_other(&entry, &known.policy)?;
-        match self.load_whole(source.as_mut(), known, Lens::new(&known.table, vec![place.clone()])).await {
-            Ok(_) => {}
+        let loaded = self.load_whole(source.as_mut(), known, Lens::new(&known.table, vec![place.clone()])).await;
+        let untold = source.untold().map(|untold| SweepError::from(untold.why.clone()));
+        match loaded.and_then(|_| untold.map_or(Ok(()), Err)) {
+            Ok(()) => {}
             // Nothing that makes a table.
             Err(SweepError::Refused(why)) if why.reason == RefusalReason::TableUnknown => return Ok(false),
             Err(SweepError::Refused(why)) => {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::features::{Ratifier, check_table, is_in_format};
 use super::staged::{NamedFiles, StagedCommit, Standing, expire, named_files, staged_commits};
-use super::{Loaded, Moment, ReferenceSource, Role, SourceContext, interval};
+use super::{Loaded, Moment, ReferenceSource, Role, SourceContext, Untold, interval};
 use crate::commit::error::CommitError;
 use crate::commit::head::{self, Fence, HeadError};
 use crate::delta::counts::{read_checksum, read_last_checkpoint};
@@ -72,6 +72,8 @@ pub struct DeltaSource<'a> {
     has_old_uniform: bool,
     /// Name under which a fence was put.
     fence: Option<String>,
+    /// What the log is too short to tell.
+    untold: Option<Untold>,
 }
 
 /// What was read last.
@@ -179,6 +181,7 @@ impl<'a> DeltaSource<'a> {
             facts: BTreeMap::new(),
             has_old_uniform: false,
             fence: None,
+            untold: None,
         })
     }
 
@@ -277,6 +280,10 @@ impl<'a> DeltaSource<'a> {
     /// longer than the log is kept.
     fn is_left_over(&self, one: &StagedCommit) -> bool {
         let Some(state) = &self.state else { return false };
+        // Another catalog clears up what it has ratified.
+        if one.is_of_another_catalog() {
+            return false;
+        }
         let is_older = |since_ms: i64, age_ms: i64| since_ms < self.now_ms.saturating_sub(age_ms);
         match one.standing {
             Standing::Open => false,
@@ -512,6 +519,10 @@ impl ReferenceSource for DeltaSource<'_> {
 
     fn take_delays(&mut self) -> Delays {
         std::mem::take(&mut self.delays)
+    }
+
+    fn untold(&self) -> Option<&Untold> {
+        self.untold.as_ref()
     }
 
     fn home(&self) -> Result<Location, Refusal> {

@@ -11,12 +11,15 @@ use super::marks::{Marks, StateMark};
 use super::packed::Pack;
 use super::reading::Reading;
 use super::{Loaded, Moment, ReferenceSource, Role, SourceContext};
-use crate::iceberg::{IcebergError, ManifestRef, Named, Reachable, TableMetadata, head_named, load_metadata_object};
+use crate::iceberg::{
+    Counted, IcebergError, ManifestRef, Named, Reachable, TableMetadata, head_named, load_metadata_object,
+};
 use crate::location::Location;
 use crate::ports::Ports;
 use crate::store::{ObjectKey, ObjectMeta};
 use crate::sweep::delays::Delays;
 use crate::sweep::guards::NameRules;
+use crate::sweep::items::LeaseFence;
 use crate::sweep::refs::{Held, References, exact_hash};
 use crate::sweep::survey::{MetadataFile, OwnSigns, Survey, list_below};
 use crate::sweep::{Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
@@ -45,6 +48,7 @@ pub struct IcebergSource<'a> {
     directory: &'a dyn TableDirectory,
     entry: TableEntry,
     role: Role,
+    run_id: String,
     now_ms: i64,
     pointer: ObjectKey,
     metadata: Option<TableMetadata>,
@@ -86,6 +90,7 @@ impl<'a> IcebergSource<'a> {
             directory,
             entry: entry.clone(),
             role: context.role,
+            run_id: context.run_id.to_owned(),
             now_ms: context.now_ms,
             pointer,
             metadata: None,
@@ -119,6 +124,10 @@ impl<'a> IcebergSource<'a> {
             TableFormat::Iceberg { pointer } => Ok(pointer),
             _ => Err(unknown(format!("{} is no Iceberg table any more", self.entry)).into()),
         }
+    }
+
+    fn lease_fence(&self, expires_at_ms: i64) -> LeaseFence {
+        LeaseFence { table_id: self.entry.id.clone(), expires_at_ms, run_id: self.run_id.clone() }
     }
 
     /// Reads the state at `pointer` and adds what it names.
@@ -344,7 +353,7 @@ struct Saved {
     before: Option<StateMark>,
     walked: Vec<(String, String)>,
     #[serde(default)]
-    counted: Vec<(String, String, u64)>,
+    counted: Vec<(String, String, Counted)>,
     data_folders: Vec<(String, String)>,
     metadata_folders: Vec<(String, String)>,
     partition_names: BTreeSet<String>,
@@ -406,7 +415,7 @@ impl ReferenceSource for IcebergSource<'_> {
             is_loading: self.is_loading,
             before: self.before.clone(),
             walked,
-            counted: self.reachable.counted().into_iter().map(|(at, live)| (at.bucket, at.key, live)).collect(),
+            counted: self.reachable.counted().into_iter().map(|(at, counted)| (at.bucket, at.key, counted)).collect(),
             data_folders: pairs(&self.data_folders),
             metadata_folders: pairs(&self.metadata_folders),
             partition_names: self.partition_names.clone(),
@@ -419,7 +428,7 @@ impl ReferenceSource for IcebergSource<'_> {
         (self.is_loading, self.before) = (saved.is_loading, saved.before);
         self.reachable = Reachable::having_walked(
             saved.walked.into_iter().map(|(bucket, key)| ObjectKey { bucket, key }),
-            saved.counted.into_iter().map(|(bucket, key, live)| (ObjectKey { bucket, key }, live)),
+            saved.counted.into_iter().map(|(bucket, key, counted)| (ObjectKey { bucket, key }, counted)),
         );
         self.data_folders = folders(saved.data_folders);
         self.metadata_folders = folders(saved.metadata_folders);
@@ -563,12 +572,19 @@ impl ReferenceSource for IcebergSource<'_> {
 
     /// Iceberg commits do not pass through this product, so there is nobody who would wait: the pointer read after the
     /// fence, and If-Match, are what protects.
-    async fn fence(&mut self, _epoch: i64, _expires_at_ms: i64) -> Result<(), SweepError> {
-        Ok(())
+    /// Commits wait for the fence of leases, which the run puts for tables of its place. This is for the others.
+    async fn fence(&mut self, _epoch: i64, expires_at_ms: i64) -> Result<(), SweepError> {
+        if self.role == Role::Own {
+            return Ok(());
+        }
+        self.lease_fence(expires_at_ms).put(self.ports.items.as_ref(), self.ports.clock.now_ms()).await
     }
 
     async fn clear_fence(&mut self) -> Result<(), SweepError> {
-        Ok(())
+        if self.role == Role::Own {
+            return Ok(());
+        }
+        self.lease_fence(0).clear(self.ports.items.as_ref()).await
     }
 }
 

@@ -106,6 +106,12 @@ pub trait ReferenceSource: Send + Sync {
         Ok(())
     }
 
+    /// What the table's own record does not tell any more, though it may have named files that count still; of tables that
+    /// are not swept themselves, which are refused for it. Whoever may hold such files must not be swept.
+    fn untold(&self) -> Option<&Untold> {
+        None
+    }
+
     /// Where the table itself says that it lies.
     fn home(&self) -> Result<Location, Refusal>;
 
@@ -121,6 +127,22 @@ pub trait ReferenceSource: Send + Sync {
     async fn fence(&mut self, epoch: i64, expires_at_ms: i64) -> Result<(), SweepError>;
 
     async fn clear_fence(&mut self) -> Result<(), SweepError>;
+}
+
+/// Files that a table may have named, and of which nothing tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Untold {
+    pub why: Refusal,
+    pub place: UntoldPlace,
+}
+
+/// Where they may lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UntoldPlace {
+    /// Below the table's own location, or where other files of it do.
+    Known,
+    /// Files of the same kind lie outside the table's location, so these may lie anywhere.
+    Anywhere,
 }
 
 /// Whose references are read.

@@ -23,7 +23,7 @@ use crate::sweep::{Refusal, RefusalReason, SweepError};
 
 /// Another layout, or another way to hash names, is not read. Nor is what was believed under laxer rules: lists of which
 /// a manifest may be missing.
-const LAYOUT: u64 = 3;
+const LAYOUT: u64 = 4;
 /// Numbers of one object, 64 MiB. Manifests beyond that are read by every run.
 const NUMBERS_MAX: usize = 8 * 1024 * 1024;
 /// Manifests that lists name, all together.
@@ -359,6 +359,10 @@ fn manifest_ref(entry: &Entry) -> ManifestRef {
         length_bytes: entry.length_bytes,
         entries: entry.entries,
         live: entry.live,
+        // A list that is known was held against what its snapshot counts.
+        live_rows: None,
+        added: None,
+        added_rows: None,
         content: if entry.is_deletes { ManifestContent::Deletes } else { ManifestContent::Data },
         snapshot: entry.snapshot,
     }

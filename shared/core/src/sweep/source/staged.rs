@@ -54,6 +54,10 @@ impl StagedCommit {
         self.standing == Standing::Open && is_old && may_end && StagedKey::parse(&self.at).is_some()
     }
 
+    pub(super) fn is_of_another_catalog(&self) -> bool {
+        matches!(StagedName::of(&self.at), StagedName::Ratified(_))
+    }
+
     /// Nobody can decide on it, since it has no id, and it is so old that it is no upload under way, or it lies where
     /// nobody stages commits. What it names stays as long as it is there; that it cannot be read stops no run.
     pub(super) fn is_forgotten(&self, now_ms: i64, retention_ms: i64) -> bool {
@@ -66,10 +70,10 @@ impl StagedCommit {
     }
 }
 
-/// Versions that the log has: what a log store wrote for them is decided on. Asked before anything is read.
+/// Versions that the log has: what a log store or another catalog wrote for them is decided on. Asked before anything is read.
 async fn decided_by(ports: &Ports, root: &Location, found: &[StagedObject]) -> Result<Version, CommitError> {
     let versions = found.iter().filter_map(|object| match object.name {
-        StagedName::LogStore(version) => Some(version),
+        StagedName::LogStore(version) | StagedName::Ratified(version) => Some(version),
         _ => None,
     });
     let Some(first) = versions.min() else { return Ok(Version::NONE) };
@@ -90,8 +94,11 @@ pub(super) async fn staged_commits(ports: &Ports, root: &Location) -> Result<Vec
             // What it is a copy of is staged, or claimed.
             StagedName::Copy => {}
             StagedName::LogStore(version) if version <= decided => {}
-            StagedName::LogStore(_) | StagedName::Odd => {
-                let (standing, last_heard_ms) = (Standing::Open, last_modified_ms);
+            StagedName::LogStore(_) | StagedName::Ratified(_) | StagedName::Odd => {
+                // Published, or another one was. Whoever wrote it may try again with the same files.
+                let is_over = matches!(object.name, StagedName::Ratified(version) if version <= decided);
+                let over = Standing::Over { since_ms: last_modified_ms };
+                let (standing, last_heard_ms) = (if is_over { over } else { Standing::Open }, last_modified_ms);
                 staged.push(StagedCommit { at, etag, standing, last_heard_ms, proposal: None });
             }
         }

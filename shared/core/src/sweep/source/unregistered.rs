@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{DECLARED_PATHS, Loaded, Moment, ReferenceSource};
-use crate::iceberg::{IcebergError, Named, Reachable, is_metadata_name, load_metadata};
+use crate::iceberg::{Counted, IcebergError, Named, Reachable, is_metadata_name, load_metadata};
 use crate::location::Location;
 use crate::ports::Ports;
 use crate::store::{ETag, Listed, ObjectKey, list_every};
@@ -38,7 +38,7 @@ pub(super) struct UnregisteredIceberg<'a> {
 struct Saved {
     seen: Vec<(String, String, String)>,
     walked: Vec<(String, String)>,
-    counted: Vec<(String, String, u64)>,
+    counted: Vec<(String, String, Counted)>,
 }
 
 impl<'a> UnregisteredIceberg<'a> {
@@ -121,7 +121,7 @@ impl ReferenceSource for UnregisteredIceberg<'_> {
         json!(Saved {
             seen: self.seen.iter().map(|(at, etag)| (at.bucket.clone(), at.key.clone(), etag.0.clone())).collect(),
             walked: self.reachable.walked().into_iter().map(pair).collect(),
-            counted: self.reachable.counted().into_iter().map(|(at, live)| (at.bucket, at.key, live)).collect(),
+            counted: self.reachable.counted().into_iter().map(|(at, counted)| (at.bucket, at.key, counted)).collect(),
         })
     }
 
@@ -131,7 +131,7 @@ impl ReferenceSource for UnregisteredIceberg<'_> {
         (self.seen, self.is_table) = (seen.collect(), true);
         self.reachable = Reachable::having_walked(
             saved.walked.into_iter().map(|(bucket, key)| ObjectKey { bucket, key }),
-            saved.counted.into_iter().map(|(bucket, key, live)| (ObjectKey { bucket, key }, live)),
+            saved.counted.into_iter().map(|(bucket, key, counted)| (ObjectKey { bucket, key }, counted)),
         );
         true
     }

@@ -8,11 +8,13 @@ use super::super::testkit::*;
 use super::super::*;
 use crate::delta::snapshot;
 use crate::delta::testkit::{TABLE_ID, TableKit, add_line, append_info, creation_of, remove_line, text};
+use crate::store::Objects;
 use crate::sweep::items::RunState;
 
 const ORPHAN: &str = "wh/t/orphan.parquet";
 const STAGED: &str = "wh/t/_delta_log/_staged_commits";
 const TEMP: &str = "wh/t/_delta_log/.tmp";
+const RATIFIED: &str = "wh/t/_delta_log/_commits";
 const ID: &str = "80a083e8-7026-4e79-81be-64bd76c43a11";
 
 /// Three versions with a live file each but the first, and an orphan, eight days ago.
@@ -111,6 +113,9 @@ async fn what_is_staged_under_an_odd_name_keeps_what_it_names() {
         format!("{TEMP}/00000000000000000003.json.{ID}"),
         // What deltalake copies.
         format!("wh/t/_delta_log/_commit_{ID}.json.tmp"),
+        // What another catalog has ratified, or may yet.
+        format!("{RATIFIED}/00000000000000000003.{ID}.json"),
+        format!("{RATIFIED}/3.json"),
     ];
     for name in &names {
         let lake = Lake::new();
@@ -188,4 +193,42 @@ async fn doubled_slashes_are_one_key_for_some_and_another_for_others() {
     let expected = [ORPHAN, "wh/t/p//orphan.parquet", "wh/t/q//old.parquet", "wh/t/q/old.parquet"];
     assert_eq!(gone, expected.map(str::to_owned).into(), "{:?}", record.error);
     assert_eq!(counts(&record).get("spelled_differently"), Some(&1));
+}
+
+#[tokio::test]
+async fn what_another_catalog_ratified_and_published_is_kept_for_one_retention() {
+    let lake = Lake::new();
+    table(&lake, json!({})).await;
+    let (published, next) =
+        (format!("{RATIFIED}/00000000000000000002.{ID}.json"), format!("{RATIFIED}/{:020}.{ID}.json", 3));
+    lake.put(&published, text(&[append_info(), add_line("orphan.parquet", 1)])).await;
+    let bytes = text(&[append_info(), add_line("s3://lake/wh/t/other.parquet", 1)]);
+    lake.put("wh/t/other.parquet", "x").await;
+    lake.put(&next, bytes).await;
+    assert_eq!(outcome(&lake).await, (None, BTreeSet::new()));
+    lake.days(9);
+    assert_eq!(outcome(&lake).await, orphan());
+    // What is not published is kept as long as it lies there, and nobody but its catalog takes it away.
+    lake.days(60);
+    assert_eq!(outcome(&lake).await, (None, BTreeSet::new()));
+    lake.world.objects.delete(&at(&next), None).await.unwrap();
+    assert_eq!(outcome(&lake).await, (None, ["wh/t/other.parquet".to_owned()].into()));
+    assert!(lake.keys().contains(&published));
+}
+
+#[tokio::test]
+async fn what_a_table_elsewhere_has_not_published_is_kept_here() {
+    let lake = Lake::new();
+    table(&lake, json!({})).await;
+    let other = lake.delta("c", "dev/c", &creation_of("clone", &[], json!({}))).await;
+    let staged = format!("dev/c/_delta_log/_commits/00000000000000000001.{ID}.json");
+    let lines = [append_info(), add_line("s3://lake/wh/t/orphan.parquet", 1)];
+    lake.put(&staged, text(&lines)).await;
+    assert_eq!(outcome(&lake).await, (None, BTreeSet::new()));
+    // Published, it is in the log.
+    other.log(1, &lines).await;
+    lake.days(9);
+    assert_eq!(outcome(&lake).await, (None, BTreeSet::new()));
+    lake.directory.remove("db", "c");
+    assert_eq!(outcome(&lake).await, orphan());
 }

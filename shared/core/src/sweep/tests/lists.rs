@@ -134,6 +134,71 @@ async fn what_earlier_runs_remember_takes_part() {
     assert_eq!(outcome(&table).await, (RunState::Completed, None));
 }
 
+/// The first manifest is of snapshot 10, the second of snapshot 20; each file has 3 rows.
+async fn without_totals(second: &[(i32, i32, String)], summary: Value) -> Iceberg {
+    let table = table(second, summary).await;
+    let first = [file(1, "live.parquet")];
+    table.lake.put(FIRST, manifest_by(Some(10), &first)).await;
+    table.lake.put(SECOND, manifest_by(Some(20), second)).await;
+    table
+}
+
+#[tokio::test]
+async fn where_totals_are_missing_what_the_snapshot_added_must_be_there() {
+    let (one, none) = ([file(1, "more.parquet")], []);
+    let merged = [file(0, "old.parquet"), file(1, "more.parquet"), file(2, "gone.parquet")];
+    let deletes = [(1, 1, "wh/t/data/more-deletes.parquet".to_owned())];
+    // What the second manifest names, the summary, and whether that fits.
+    let cases: [(&[(i32, i32, String)], Value, bool); 18] = [
+        (&one, json!({"added-data-files": "1"}), true),
+        (&one, json!({"added-data-files": "2"}), false),
+        // What the first manifest added was added by another snapshot.
+        (&none, json!({"added-data-files": "1"}), false),
+        (&merged, json!({"added-data-files": "1"}), true),
+        (&merged, json!({"added-data-files": "2"}), false),
+        // Totals count everything, and say more.
+        (&one, json!({"added-data-files": "2", "total-data-files": "2"}), true),
+        (&none, json!({"added-data-files": "1", "total-data-files": "1"}), true),
+        (&one, json!({"total-records": "6"}), true),
+        (&one, json!({"total-records": "7"}), false),
+        (&one, json!({"total-records": "7", "total-data-files": "2"}), true),
+        (&one, json!({"added-records": "3"}), true),
+        (&one, json!({"added-records": "4"}), false),
+        (&none, json!({"added-records": "1"}), false),
+        (&deletes, json!({"added-delete-files": "1"}), true),
+        (&deletes, json!({"added-delete-files": "2"}), false),
+        (&deletes, json!({"added-delete-files": "1", "total-data-files": "1"}), true),
+        (&one, json!({"added-delete-files": "1", "added-data-files": "1"}), false),
+        // A commit that only removes, or that rewrites manifests, adds nothing.
+        (&none, json!({"operation": "delete", "deleted-data-files": "4", "removed-files-size": "9"}), true),
+    ];
+    for (second, summary, is_whole) in cases {
+        let table = without_totals(second, summary.clone()).await;
+        let content = second.first().map_or(0, |(_, content, _)| *content);
+        table.lake.put(LIST, uncounted_list(&[(FIRST, 0), (SECOND, content)])).await;
+        let before = table.lake.keys();
+        let expected = match is_whole {
+            true => (RunState::Completed, None),
+            false => (RunState::Failed, Some(RefusalReason::MetadataUnreadable.as_str().to_owned())),
+        };
+        assert_eq!(outcome(&table).await, expected, "{second:?} {summary}");
+        assert_eq!(table.lake.keys() == before, !is_whole, "{second:?} {summary}");
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_of_the_snapshot_that_is_lost_is_missed_without_totals() {
+    for count in ["added-data-files", "added-records"] {
+        let table = without_totals(&[file(1, "more.parquet")], json!({"operation": "append", count: "1"})).await;
+        table.lake.put(LIST, uncounted_list(&[(FIRST, 0)])).await;
+        let before = table.lake.keys();
+        assert_eq!(outcome(&table).await.0, RunState::Failed, "{count}");
+        assert_eq!(table.lake.keys(), before, "{count}");
+        table.lake.put(LIST, uncounted_list(&[(FIRST, 0), (SECOND, 0)])).await;
+        assert_eq!(outcome(&table).await, (RunState::Completed, None), "{count}");
+    }
+}
+
 struct Nobody;
 
 impl Visit for Nobody {

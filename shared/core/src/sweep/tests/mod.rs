@@ -2,12 +2,14 @@
 
 mod audited;
 mod breaking;
+mod commits;
 mod comparing;
 mod deleting;
 mod delta;
 mod delta_log;
 mod dropped;
 mod elsewhere;
+mod feeds;
 mod fixtures;
 mod guards;
 mod interleaving;

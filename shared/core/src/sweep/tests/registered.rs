@@ -14,7 +14,6 @@ use crate::catalog::{CatalogError, create_database};
 use crate::location::Location;
 use crate::partition::{self, PartitionInput};
 use crate::ports::App;
-use crate::store::memory::MemoryObjects;
 
 const ORPHAN: &str = "wh/t/data/orphan.parquet";
 
@@ -58,22 +57,6 @@ impl TableDirectory for Both {
     async fn past(&self, entry: &TableEntry) -> Result<Past, DirectoryError> {
         self.hooked.past(entry).await?;
         self.catalog.past(entry).await
-    }
-}
-
-/// The objects of the test kit, with a look at the hook right before a batch goes as well.
-struct UpToTheLast(Arc<Hooked>);
-
-#[async_trait]
-impl Watch for UpToTheLast {
-    fn objects(&self) -> &MemoryObjects {
-        &self.0.objects
-    }
-
-    async fn before(&self, request: &'static str) {
-        if matches!(request, "get" | "head" | "list" | "delete_batch") {
-            self.0.hook.tick(request).await;
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::iceberg::{IcebergError, load_metadata};
 use crate::store::ObjectKey;
 use crate::sweep::delays::RECENT_MS;
 use crate::sweep::refs::{Held, References};
-use crate::sweep::source::Role;
+use crate::sweep::source::{Role, Untold, UntoldPlace};
 use crate::sweep::survey::{Survey, first_page};
 use crate::sweep::{Refusal, RefusalReason, SweepError};
 
@@ -76,6 +76,9 @@ impl DeltaSource<'_> {
 
     /// Files of the change feed are in no snapshot. Those of commits within the retention stay, also where a commit was
     /// decided long after its files had been written.
+    ///
+    /// Writers keep them below the table's location. So of a table elsewhere, what is missing matters only to those that lie
+    /// where it does or that it reaches, unless its feed was seen to leave its location.
     pub(super) async fn add_change_files(
         &mut self,
         listing: &LogListing,
@@ -83,6 +86,7 @@ impl DeltaSource<'_> {
         retention_ms: i64,
         references: &mut References,
     ) -> Result<(), SweepError> {
+        self.untold = None;
         // Switched off, what was written before can be read still.
         if !snapshot.metadata.is_on("delta.enableChangeDataFeed") && !self.has_change_files().await? {
             return Ok(());
@@ -102,20 +106,29 @@ impl DeltaSource<'_> {
                  feed they name is not known",
                 self.entry
             );
-            return Err(Refusal::new(RefusalReason::MetadataIncomplete, detail).into());
+            let why = Refusal::new(RefusalReason::MetadataIncomplete, detail);
+            match self.role {
+                Role::Own => return Err(why.into()),
+                Role::Other => self.untold = Some(Untold { why, place: UntoldPlace::Known }),
+            }
         }
+        let mut leaves_home = false;
         let recent = listing.commits().filter(|(_, entry)| is_recent(entry));
         let recent: Vec<Version> = recent.map(|(version, _)| version).collect();
         if self.role == Role::Other {
-            let mut changes = ChangeFiles { root: &self.root, references };
+            let mut changes = ChangeFiles { root: &self.root, references, leaves_home: false };
             let read = read_each(self.ports.objects.as_ref(), &self.root, listing, recent, &mut changes).await;
             read.map_err(|error| gathering::refused(&self.root, error))?;
+            leaves_home = changes.leaves_home;
         } else {
             self.learn(listing, recent.iter().copied(), |_| true).await?;
             for facts in recent.iter().filter_map(|version| self.facts.get(version)) {
                 let [exact, loose] = &facts.changes;
                 references.add_hashed(exact, loose);
             }
+        }
+        if let Some(untold) = self.untold.as_mut().filter(|_| leaves_home) {
+            untold.place = UntoldPlace::Anywhere;
         }
         references.seal();
         Ok(())

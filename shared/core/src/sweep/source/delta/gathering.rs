@@ -216,6 +216,8 @@ impl Listener for Additions<'_> {
 pub(super) struct ChangeFiles<'g> {
     pub(super) root: &'g Location,
     pub(super) references: &'g mut References,
+    /// Whether some lie outside the table's own location.
+    pub(super) leaves_home: bool,
 }
 
 impl Listener for ChangeFiles<'_> {
@@ -229,7 +231,10 @@ impl Listener for ChangeFiles<'_> {
 
     fn commit(&mut self, _: &LogEntry, actions: &Actions) -> Result<(), String> {
         for cdc in &actions.cdc {
-            files_at(self.root, &cdc.path, None)?.iter().for_each(|at| self.references.add(at));
+            for at in files_at(self.root, &cdc.path, None)? {
+                self.references.add(&at);
+                self.leaves_home |= self.root.relative(&at).is_none();
+            }
         }
         Ok(())
     }
