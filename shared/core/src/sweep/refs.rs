@@ -176,7 +176,8 @@ impl References {
         self.lens.take()
     }
 
-    fn is_seen(&mut self, at: &ObjectKey) -> bool {
+    /// Whether a file would be added; a lens notes where it lies.
+    pub fn is_seen(&mut self, at: &ObjectKey) -> bool {
         self.lens.as_mut().is_none_or(|lens| lens.admits(at))
     }
 

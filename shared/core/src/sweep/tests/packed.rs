@@ -366,3 +366,31 @@ async fn old_metadata_files_are_opened_once() {
     let (_, usage) = counted(&lake, Mode::DryRun).await;
     assert!(usage.gets <= 7, "{usage:?}");
 }
+
+/// What a clone removed it can still be asked for: its source keeps the file in every run, also in those that believe that
+/// the clone's log says nothing new.
+#[tokio::test]
+async fn what_a_clone_removed_stays_in_its_source() {
+    let lake = Lake::new();
+    lake.delta("t", "wh/t", &creation_of(TABLE_ID, &[], json!({}))).await;
+    lake.optimize("t", json!({})).await;
+    let settings = json!({"delta.deletedFileRetentionDuration": "interval 60 days"});
+    let clone = lake.delta("u", "wh/u", &creation_of("22222222-2222-4222-8222-222222222222", &[], settings)).await;
+    advance(&lake.world.clock, 1);
+    for name in ["shared", "orphan"] {
+        lake.put(&format!("wh/t/{name}.parquet"), "data").await;
+    }
+    let (uri, now_ms) = ("s3://lake/wh/t/shared.parquet", lake.world.clock.now_ms());
+    clone.log(1, &[append_info(), add_line(uri, 4)]).await;
+    clone.log(2, &[append_info(), remove_line(uri, now_ms)]).await;
+    lake.days(20);
+    let (record, _) = counted(&lake, Mode::Ordinary).await;
+    assert_eq!(record.totals.deleted.count, 1);
+    for _ in 0..2 {
+        lake.days(10);
+        assert_eq!(counted(&lake, Mode::Ordinary).await.0.totals.deleted.count, 0);
+    }
+    assert!(lake.keys().contains("wh/t/shared.parquet"));
+    lake.days(30);
+    assert_eq!(counted(&lake, Mode::Ordinary).await.0.totals.deleted.count, 1, "the clone's own retention is over");
+}

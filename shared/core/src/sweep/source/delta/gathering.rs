@@ -76,6 +76,11 @@ impl Listener for Gathering<'_> {
 
     fn removed(&mut self, id: FileId, remove: &RemoveFile) -> Result<(), String> {
         let files = files_at(self.root, &remove.path, remove.deletion_vector.as_ref())?;
+        // Whether it counts is not known yet. Where it lies is looked at now, by whoever looks.
+        let are_seen = files.iter().filter(|at| self.references.is_seen(at)).count() > 0;
+        if !are_seen {
+            return Ok(());
+        }
         self.gathered.note_dead(remove.deletion_timestamp.unwrap_or(0), id, &files, self.root);
         Ok(())
     }

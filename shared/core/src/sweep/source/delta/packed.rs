@@ -121,13 +121,11 @@ impl Files {
     }
 }
 
+/// Is given a file: the date of its removal, its id, the hashes of its names, the loose ones, and whether it is a usual one.
+type EachFile<'e> = dyn FnMut(Option<u64>, FileId, &[u64], &[u64], bool) + 'e;
+
 /// Gives every file of two columns to `each`; false: they are damaged.
-fn each_file(
-    plain: Numbers<'_>,
-    odd: Numbers<'_>,
-    has_dates: bool,
-    each: &mut dyn FnMut(Option<u64>, FileId, &[u64], &[u64], bool),
-) -> bool {
+fn each_file(plain: Numbers<'_>, odd: Numbers<'_>, has_dates: bool, each: &mut EachFile<'_>) -> bool {
     let head = |numbers: &mut dyn Iterator<Item = u64>| {
         let date = if has_dates { Some(numbers.next()?) } else { None };
         Some((date, whole([numbers.next()?, numbers.next()?])))
@@ -279,8 +277,7 @@ impl Gathered {
         }
     }
 
-    /// A live file, by the objects that it may be.
-    pub(super) fn note_live(&mut self, id: FileId, files: &[ObjectKey], names: &Names, root: &Location) {
+    fn note_places(&mut self, files: &[ObjectKey], root: &Location) {
         for at in files.iter().filter(|at| self.live.is_some() && root.relative(at).is_none()) {
             let folder = at.key.rsplit_once('/').map_or("", |(folder, _)| folder).trim_matches('/');
             self.elsewhere.insert((at.bucket.clone(), folder.to_owned()));
@@ -289,10 +286,16 @@ impl Gathered {
             self.is_anywhere = true;
             self.elsewhere.pop_last();
         }
+    }
+
+    /// A live file, by the objects that it may be.
+    pub(super) fn note_live(&mut self, id: FileId, files: &[ObjectKey], names: &Names, root: &Location) {
+        self.note_places(files, root);
         self.add_live(id, &names.exact, &names.loose, names.are_plain(id));
     }
 
     pub(super) fn note_dead(&mut self, removed_ms: i64, id: FileId, files: &[ObjectKey], root: &Location) {
+        self.note_places(files, root);
         let names = Names::of(files, &root.bucket);
         let are_plain = names.are_plain(id);
         self.dead.add(Some(removed_ms.max(0).cast_unsigned()), id, &names.exact, &names.loose, are_plain);
