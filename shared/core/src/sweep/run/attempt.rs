@@ -219,6 +219,7 @@ impl<'a> Attempt<'a> {
                 return Ok(known);
             }
         }
+        self.report_unrecorded(&scope).await?;
         self.start_over();
         self.record.facts = RunFacts { scope: Some(scope.to_string()), ..RunFacts::default() };
         self.begin(optimizer, &entry, table, scope).await
