@@ -1,6 +1,7 @@
 //! What a dry run holds in memory, in bytes that were asked of the allocator: a fixed part, and so much per file.
 //!
-//! Counts, not times: the store is in memory as well, so what it holds before is not counted, nor what the run wrote there.
+//! Counts, not times: the store is in memory as well, so what it holds before is not counted, nor what the run wrote there by its
+//! end. That hides a peak from before the report was written which is smaller than the report: the end of a run is what is counted.
 
 use std::sync::Arc;
 

@@ -149,7 +149,10 @@ impl ReportWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let bytes = Bytes::from(std::mem::take(&mut self.buffer));
+        let mut buffer = std::mem::take(&mut self.buffer);
+        // Room that was made for more would be held until the part is written, or as long as a store in memory has it.
+        buffer.shrink_to_fit();
+        let bytes = Bytes::from(buffer);
         let mut options = PutOptions { content_type: Some("application/x-ndjson".to_owned()), ..PutOptions::default() };
         if self.kind == Kind::Judged {
             // Nobody else has this attempt's number.
