@@ -2,6 +2,7 @@
 //!
 //! Counts, not times: the store is in memory as well, so what it holds before is not counted, nor what the run wrote there by its
 //! end. That hides a peak from before the report was written which is smaller than the report: the end of a run is what is counted.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "this is all test code")]
 
 use std::sync::Arc;
 
