@@ -3,9 +3,9 @@
 
 use serde::Deserialize;
 
-use super::actions::{Strictness, parse_commit};
+use super::actions::{Protocol, Strictness, parse_commit};
 use super::log::{Version, commit_key, log_key};
-use super::snapshot::{CheckpointCounts, ReadError, Snapshot, SnapshotError, read_bounded};
+use super::snapshot::{CheckpointCounts, ReadError, SnapshotError, read_bounded};
 use crate::location::Location;
 use crate::store::{ObjectKey, ReadObjects};
 
@@ -83,7 +83,7 @@ impl LastCheckpoint {
     pub fn contradiction(
         &self,
         latest: Version,
-        snapshot: &Snapshot,
+        protocol: &Protocol,
         read: Option<&CheckpointCounts>,
     ) -> Option<String> {
         if self.version > latest {
@@ -98,7 +98,7 @@ impl LastCheckpoint {
             ));
         }
         // Whether actions that only name other files of the checkpoint count is not agreed on.
-        let features = [&snapshot.protocol.reader_features, &snapshot.protocol.writer_features];
+        let features = [&protocol.reader_features, &protocol.writer_features];
         let has_sidecars = features.into_iter().flatten().flatten().any(|feature| feature == V2_CHECKPOINT);
         let size = self.size.filter(|size| !has_sidecars && *size > read.actions)?;
         let version = self.version;
@@ -107,14 +107,12 @@ impl LastCheckpoint {
 }
 
 impl Checksum {
-    /// What it says of the version that is not so, in words.
-    pub fn contradiction(&self, snapshot: &Snapshot) -> Option<String> {
-        let version = snapshot.version;
-        let files = snapshot.live.len() as u64;
+    /// What it says of the version that is not so, in words; unknown bytes contradict nothing.
+    pub fn contradiction(&self, version: Version, files: u64, bytes: Option<i64>) -> Option<String> {
         if let Some(counted) = self.num_files.filter(|counted| *counted != files) {
             return Some(format!("version {version} has {files} files, and its checksum file counts {counted}"));
         }
-        let bytes = snapshot.live.values().fold(0_i64, |sum, file| sum.saturating_add(file.size));
+        let bytes = bytes?;
         let counted = self.table_size_bytes.filter(|counted| *counted != bytes)?;
         Some(format!("the files of version {version} have {bytes} bytes, and its checksum file counts {counted}"))
     }

@@ -12,6 +12,7 @@ mod fixture_tests;
 pub mod footer;
 pub mod json;
 pub mod log;
+pub mod outline;
 pub mod path;
 mod plan;
 mod replay;

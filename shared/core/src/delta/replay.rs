@@ -26,8 +26,6 @@ pub(super) struct Replay<'a, 'o> {
     /// Files beyond which none is kept.
     most: usize,
     observer: Option<PathObserver<'o>>,
-    /// Actions of the checkpoint.
-    taken: u64,
     is_ambiguous: bool,
 }
 
@@ -49,14 +47,8 @@ impl<'a, 'o> Replay<'a, 'o> {
             covers,
             most,
             observer,
-            taken: 0,
             is_ambiguous: false,
         }
-    }
-
-    /// Actions that the checkpoint had, and files that are live now.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.taken, self.live.len() as u64)
     }
 
     /// Folds a commit, or a log compaction.
@@ -159,7 +151,6 @@ impl Target for Replay<'_, '_> {
     /// In a checkpoint a logical file is live or removed. Where one is both, it is live, as for readers that look at the
     /// adds only.
     fn take(&mut self, action: Action) -> Result<(), CheckpointError> {
-        self.taken = self.taken.saturating_add(1);
         self.is_ambiguous |= match action {
             Action::Protocol(protocol) => self.protocol.replace(protocol).is_some(),
             Action::Metadata(metadata) => self.metadata.replace(metadata).is_some(),

@@ -163,15 +163,6 @@ pub async fn load_wanted(
     load_listed_wanted(objects, root, &listing, at, wanted, None).await
 }
 
-/// The latest state with all its files, from a complete listing of the log, and what its checkpoint held.
-pub async fn load_counted(
-    objects: &dyn ReadObjects,
-    root: &Location,
-    listing: &LogListing,
-) -> Result<(Snapshot, Option<CheckpointCounts>), SnapshotError> {
-    replay_listed(objects, root, listing, None, &Wanted::All, None).await
-}
-
 /// What was found in the checkpoint that a state was built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointCounts {
@@ -179,19 +170,6 @@ pub struct CheckpointCounts {
     /// Actions of all kinds, those of sidecars included.
     pub actions: u64,
     pub adds: u64,
-}
-
-/// As [`load_wanted`], from a listing that reaches back to a checkpoint or to the beginning. `observer` is told of every
-/// file that is live, or was since the checkpoint.
-pub async fn load_listed_wanted(
-    objects: &dyn ReadObjects,
-    root: &Location,
-    listing: &LogListing,
-    at: Option<Version>,
-    wanted: &Wanted,
-    observer: Option<PathObserver<'_>>,
-) -> Result<Snapshot, SnapshotError> {
-    replay_listed(objects, root, listing, at, wanted, observer).await.map(|(snapshot, _)| snapshot)
 }
 
 /// Gives what each file has in columns of their own types (`stats_parsed`, `partitionValues_parsed`) in the checkpoint that the
@@ -211,14 +189,16 @@ pub async fn read_parsed(
     Ok(())
 }
 
-async fn replay_listed(
+/// As [`load_wanted`], from a listing that reaches back to a checkpoint or to the beginning. `observer` is told of every
+/// file that is live, or was since the checkpoint.
+pub async fn load_listed_wanted(
     objects: &dyn ReadObjects,
     root: &Location,
     listing: &LogListing,
     at: Option<Version>,
     wanted: &Wanted,
     observer: Option<PathObserver<'_>>,
-) -> Result<(Snapshot, Option<CheckpointCounts>), SnapshotError> {
+) -> Result<Snapshot, SnapshotError> {
     let latest = listing.latest();
     if latest == Version::NONE {
         return Err(SnapshotError::NoTable(root.to_string()));
@@ -230,10 +210,6 @@ async fn replay_listed(
         let read = checkpoint::read_file(objects, root, file, &mut replay).await;
         read.map_err(|error| checkpoint_error(file, error))?;
     }
-    let counts = plan.checkpoint.as_ref().map(|checkpoint| {
-        let (actions, adds) = replay.counts();
-        CheckpointCounts { version: checkpoint.version, actions, adds }
-    });
     let mut commits = Vec::new();
     for step in plan.steps {
         match step {
@@ -245,7 +221,7 @@ async fn replay_listed(
         }
     }
     apply_commits(objects, root, commits, &mut replay).await?;
-    Ok((replay.finish(version)?, counts))
+    replay.finish(version)
 }
 
 async fn apply_commits(
@@ -274,7 +250,7 @@ async fn apply_compaction(
     read.await.map_err(|error| checkpoint_error(file, error))
 }
 
-fn checkpoint_error(file: &CheckpointFile, error: CheckpointError) -> SnapshotError {
+pub(super) fn checkpoint_error(file: &CheckpointFile, error: CheckpointError) -> SnapshotError {
     match error {
         CheckpointError::Store(error) => error.into(),
         CheckpointError::Elsewhere { at, message } => SnapshotError::Damaged { at, message },

@@ -18,5 +18,6 @@ pub use manifest::{EntryStatus, ManifestContent, ManifestEntry, ManifestRef, rea
 pub use metadata::{FlinkCommit, Snapshot, TableMetadata, is_metadata_name};
 pub use reachable::{
     MANIFEST_CONCURRENCY, Named, Reachable, Visit, head_named, load_attempt, load_manifest, load_metadata,
+    load_metadata_object,
 };
 pub use tally::{Count, Counted, Least};

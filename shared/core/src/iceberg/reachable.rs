@@ -7,8 +7,12 @@ use super::tally::{Counted, Demand, Tally};
 use super::{IcebergError, ManifestEntry, ManifestRef, TableMetadata, read_manifest, read_manifest_list};
 use crate::store::{ByteRange, GetOptions, Object, ObjectError, ObjectKey, ObjectMeta, ReadObjects, StoreErrorKind};
 
-/// Manifests and lists read at the same time. A manifest has about 8 MB, so this bounds memory as well.
+/// Manifests and lists read at the same time.
 pub const MANIFEST_CONCURRENCY: usize = 8;
+/// What manifests that are read at the same time may have together, by what their lists say; a larger one is alone.
+const IN_FLIGHT_BYTES: u64 = 16 * 1024 * 1024;
+/// Of a manifest of which no list says how long it is: writers aim at this.
+const USUAL_BYTES: u64 = 8 * 1024 * 1024;
 /// Manifests that are read before the walker asks whether it may go on.
 const MANIFESTS_AT_ONCE: usize = 64;
 /// Largest metadata file, list or manifest that is read into memory.
@@ -60,7 +64,16 @@ pub async fn head_named(objects: &dyn ReadObjects, at: &ObjectKey) -> Result<Obj
 
 /// Reads a metadata file.
 pub async fn load_metadata(objects: &dyn ReadObjects, at: &ObjectKey) -> Result<TableMetadata, IcebergError> {
-    TableMetadata::parse(&fetch(objects, "table metadata", at).await?.bytes, at)
+    load_metadata_object(objects, at).await.map(|(metadata, _)| metadata)
+}
+
+/// Reads a metadata file, and says which object it was.
+pub async fn load_metadata_object(
+    objects: &dyn ReadObjects,
+    at: &ObjectKey,
+) -> Result<(TableMetadata, ObjectMeta), IcebergError> {
+    let object = fetch(objects, "table metadata", at).await?;
+    Ok((TableMetadata::parse(&object.bytes, at)?, object.meta))
 }
 
 /// Reads one manifest, for files that no metadata names.
@@ -140,6 +153,23 @@ pub trait Visit: Send {
     fn is_known(&mut self, _manifest: &ManifestRef) -> bool {
         false
     }
+}
+
+/// Cuts manifests into groups that are small enough to be in memory together.
+fn in_flight(group: Vec<ManifestRef>) -> Vec<Vec<ManifestRef>> {
+    let (mut cut, mut held_bytes) = (Vec::<Vec<ManifestRef>>::new(), u64::MAX);
+    for manifest in group {
+        let length_bytes = manifest.length_bytes.unwrap_or(USUAL_BYTES);
+        held_bytes = held_bytes.saturating_add(length_bytes);
+        match cut.last_mut().filter(|_| held_bytes <= IN_FLIGHT_BYTES) {
+            Some(last) => last.push(manifest),
+            None => {
+                held_bytes = length_bytes;
+                cut.push(vec![manifest]);
+            }
+        }
+    }
+    cut
 }
 
 struct SinkVisit<'v, 's>(&'v mut Sink<'s>);
@@ -246,13 +276,28 @@ impl Reachable {
         uncounted: &HashSet<ObjectKey>,
         visit: &mut dyn Visit,
     ) -> Result<(), IcebergError> {
-        let mut reads = stream::iter(group.into_iter().map(|manifest| async move {
+        for some in in_flight(group) {
+            self.walk_some(objects, some, uncounted, visit).await?;
+        }
+        Ok(())
+    }
+
+    async fn walk_some(
+        &mut self,
+        objects: &dyn ReadObjects,
+        some: Vec<ManifestRef>,
+        uncounted: &HashSet<ObjectKey>,
+        visit: &mut dyn Visit,
+    ) -> Result<(), IcebergError> {
+        let mut reads = stream::iter(some.into_iter().map(|manifest| async move {
             let read = fetch(objects, "a manifest", &manifest.at).await?;
-            let named = read_manifest(&read.bytes, &manifest)?;
-            Ok::<_, IcebergError>((manifest, named, read.meta))
+            Ok::<_, IcebergError>((manifest, read))
         }))
         .buffer_unordered(MANIFEST_CONCURRENCY);
-        while let Some((manifest, named, read)) = reads.try_next().await? {
+        while let Some((manifest, Object { bytes, meta: read })) = reads.try_next().await? {
+            // One after the other: what a manifest names takes several times its room.
+            let named = read_manifest(&bytes, &manifest)?;
+            drop(bytes);
             visit.manifest(&manifest, &named, &read);
             if uncounted.contains(&manifest.at) {
                 self.counted.insert(manifest.at.clone(), Counted::of(&named));
@@ -331,5 +376,28 @@ impl Reachable {
         });
         drop(uncounted);
         Ok(Found { lists, manifests, tallies })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn manifests_that_are_in_memory_together_are_few_or_small() {
+        let megabytes = |sizes: &[u64]| -> Vec<Vec<u64>> {
+            let one = |size: &u64| ManifestRef {
+                length_bytes: (*size > 0).then_some(size * 1024 * 1024),
+                ..ManifestRef::bare(ObjectKey::new("b", "m"))
+            };
+            let length = |manifest: &ManifestRef| manifest.length_bytes.unwrap_or_default() / 1024 / 1024;
+            in_flight(sizes.iter().map(one).collect()).iter().map(|some| some.iter().map(length).collect()).collect()
+        };
+        assert_eq!(megabytes(&[]), Vec::<Vec<u64>>::new());
+        assert_eq!(megabytes(&[1, 2, 3, 4, 5, 6, 7]), [vec![1, 2, 3, 4, 5], vec![6, 7]]);
+        assert_eq!(
+            megabytes(&[100, 1, 0, 0, 8, 8, 40, 17]),
+            [vec![100], vec![1, 0], vec![0, 8], vec![8], vec![40], vec![17]]
+        );
     }
 }

@@ -38,23 +38,46 @@ pub fn encode_blob(head: &impl Serialize, columns: &[&[u64]]) -> Result<Bytes, s
     Ok(bytes.into())
 }
 
-/// Reads a blob with so many columns; `None` for anything that [`encode_blob`] did not write whole.
-pub fn decode_blob<T: DeserializeOwned>(bytes: &[u8], columns: usize) -> Option<(T, Vec<Vec<u64>>)> {
+/// A column of a blob, as it was read or as it will be written.
+#[derive(Clone, Copy, Debug)]
+pub enum Numbers<'n> {
+    Read(&'n [[u8; 8]]),
+    Held(&'n [u64]),
+}
+
+impl<'n> Numbers<'n> {
+    pub fn iter(self) -> impl Iterator<Item = u64> + 'n {
+        let (read, held): (&[[u8; 8]], &[u64]) = match self {
+            Numbers::Read(bytes) => (bytes, &[]),
+            Numbers::Held(numbers) => (&[], numbers),
+        };
+        read.iter().map(|bytes| u64::from_le_bytes(*bytes)).chain(held.iter().copied())
+    }
+}
+
+/// Looks into a blob without copying its numbers; `None` for anything that [`encode_blob`] did not write whole.
+pub fn open_blob<T: DeserializeOwned, const COLUMNS: usize>(bytes: &[u8]) -> Option<(T, [Numbers<'_>; COLUMNS])> {
     let (body, seal) = bytes.split_last_chunk::<8>()?;
     if hash64(&[body]) != u64::from_le_bytes(*seal) {
         return None;
     }
     let (length, rest) = body.strip_prefix(MAGIC)?.split_first_chunk::<4>()?;
     let (head, mut rest) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
-    let mut found = Vec::with_capacity(columns);
-    for _ in 0..columns {
+    let mut found = [Numbers::Held(&[]); COLUMNS];
+    for column in &mut found {
         let (length, behind) = rest.split_first_chunk::<8>()?;
         let length = usize::try_from(u64::from_le_bytes(*length)).ok()?.checked_mul(8)?;
         let (numbers, behind) = behind.split_at_checked(length)?;
-        found.push(numbers.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)).collect());
+        *column = Numbers::Read(numbers.as_chunks::<8>().0);
         rest = behind;
     }
     if rest.is_empty() { Some((serde_json::from_slice(head).ok()?, found)) } else { None }
+}
+
+/// Reads a blob with so many columns.
+pub fn decode_blob<T: DeserializeOwned, const COLUMNS: usize>(bytes: &[u8]) -> Option<(T, [Vec<u64>; COLUMNS])> {
+    let (head, columns) = open_blob::<T, COLUMNS>(bytes)?;
+    Some((head, columns.map(|column| column.iter().collect())))
 }
 
 #[cfg(test)]
@@ -72,15 +95,15 @@ mod tests {
             at in any::<prop::sample::Index>(),
         ) {
             let bytes = encode_blob(&head, &[&one, &two]).unwrap();
-            let (found, columns) = decode_blob::<String>(&bytes, 2).unwrap();
-            prop_assert_eq!((&found, &columns), (&head, &vec![one, two]));
-            prop_assert!(decode_blob::<String>(&bytes, 1).is_none());
-            prop_assert!(decode_blob::<String>(&bytes, 3).is_none());
+            let (found, columns) = decode_blob::<String, 2>(&bytes).unwrap();
+            prop_assert_eq!((&found, &columns), (&head, &[one, two]));
+            prop_assert!(decode_blob::<String, 1>(&bytes).is_none());
+            prop_assert!(decode_blob::<String, 3>(&bytes).is_none());
             let at = at.index(bytes.len());
-            prop_assert!(decode_blob::<String>(&bytes[..at], 2).is_none());
+            prop_assert!(decode_blob::<String, 2>(&bytes[..at]).is_none());
             let mut damaged = bytes.to_vec();
             damaged[at] ^= 1;
-            prop_assert!(decode_blob::<String>(&damaged, 2).is_none());
+            prop_assert!(decode_blob::<String, 2>(&damaged).is_none());
         }
     }
 }

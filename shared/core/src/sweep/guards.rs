@@ -428,7 +428,9 @@ mod tests {
         let scope = Location::new("b", case["scope"].as_str().unwrap_or("wh/t"));
         let key = |text: &String| ObjectKey::new("b", text.as_str());
         let mut references = References::default();
-        strings(case, "referenced").iter().map(key).for_each(|at| references.add_content(&at));
+        for at in strings(case, "referenced").iter().map(key) {
+            references.add_content(&at);
+        }
         strings(case, "pending").iter().map(key).for_each(|at| references.add_pending(&at));
         references.seal();
         let listed = |key: &str, age_ms: i64| Listed {

@@ -46,6 +46,11 @@ impl KeySample {
         some.iter().for_each(|(hash, key)| self.take(*hash, key));
     }
 
+    /// So many keys were noted, of which these are a sample.
+    pub fn note_sample(&mut self, count: u64, sample: &KeySample) {
+        self.note_some(count, &sample.keys);
+    }
+
     fn take(&mut self, hash: u64, key: &str) {
         if hash.leading_zeros() < self.level {
             return;

@@ -176,7 +176,8 @@ impl References {
         self.lens.take()
     }
 
-    fn is_seen(&mut self, at: &ObjectKey) -> bool {
+    /// Whether a file would be added; a lens notes where it lies.
+    pub fn is_seen(&mut self, at: &ObjectKey) -> bool {
         self.lens.as_mut().is_none_or(|lens| lens.admits(at))
     }
 
@@ -189,17 +190,19 @@ impl References {
     }
 
     /// A file of data, deletes or vectors: what lies beside it was written by the same hands.
-    pub fn add_content(&mut self, at: &ObjectKey) {
-        if self.lens.as_ref().is_none_or(|lens| lens.within.is_none())
-            && self.folders.len() < FOLDERS_MAX
-            && let Some(folder) = folder_hash(at)
-        {
-            self.folders.insert(folder);
-        }
+    pub fn add_content(&mut self, at: &ObjectKey) -> NameHashes {
+        let hashes = NameHashes::of(at, self.bucket.as_deref());
         if self.lens.as_ref().is_none_or(|lens| lens.within.is_none()) {
-            self.sample.note(exact_hash(at), &at.key);
+            if let Some(folder) = hashes.folder.filter(|_| self.folders.len() < FOLDERS_MAX) {
+                self.folders.insert(folder);
+            }
+            self.sample.note(hashes.exact, &at.key);
         }
-        self.add(at);
+        if self.is_seen(at) {
+            self.exact.fresh.push(hashes.exact);
+            self.loose.fresh.extend([hashes.loose, hashes.cut].into_iter().flatten());
+        }
+        hashes
     }
 
     /// Adds what a manifest of the table's own is known to name.
@@ -218,6 +221,17 @@ impl References {
             lens.is_anywhere |= packed.is_anywhere;
         }
         self.sample.note_some(packed.exact.len() as u64, packed.sample);
+    }
+
+    /// Adds what is known by its hashes, of the table's own.
+    pub fn add_hashed(&mut self, exact: &[u64], loose: &[u64]) {
+        self.exact.fresh.extend_from_slice(exact);
+        self.loose.fresh.extend_from_slice(loose);
+    }
+
+    /// Adds so many keys of the table's own content, of which some are known.
+    pub fn add_sample(&mut self, count: u64, sample: &KeySample) {
+        self.sample.note_sample(count, sample);
     }
 
     /// Keys of the table's own content.

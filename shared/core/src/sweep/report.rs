@@ -1,6 +1,7 @@
 //! Reports of runs: JSON lines on S3, in parts small enough for one answer each.
 
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::guards::Reason;
@@ -8,7 +9,7 @@ use super::items::{ReportParts, RunRecord};
 use crate::location::Location;
 use crate::store::{ETag, Listed, ObjectError, ObjectKey, Objects, PutCondition, PutOptions, VersionId};
 use crate::sweep::undo::{QUARANTINED, Undone};
-use crate::sweep::{Interruption, SweepError};
+use crate::sweep::{Interruption, Refusal, RefusalReason, SweepError};
 
 /// A part is written when it has at least this many bytes.
 const PART_BYTES: usize = 512 * 1024;
@@ -55,14 +56,13 @@ impl Part {
 }
 
 /// The line on a listed object.
-pub fn judged_line(object: &Listed, reason: Reason) -> Value {
-    json!({
-        "key": object.key,
-        "size_bytes": object.size_bytes,
-        "last_modified_ms": object.last_modified_ms,
-        "decision": if reason.is_kept() { "keep" } else { "delete" },
-        "reason": reason.as_str(),
-    })
+#[derive(Serialize)]
+struct JudgedLine<'l> {
+    decision: &'static str,
+    key: &'l str,
+    last_modified_ms: i64,
+    reason: &'static str,
+    size_bytes: u64,
 }
 
 /// The line on an orphan after the attempt to delete it.
@@ -130,6 +130,18 @@ impl ReportWriter {
         self.buffer.push(b'\n');
     }
 
+    /// The line on a listed object, of which there are the most by far.
+    pub fn judged(&mut self, object: &Listed, reason: Reason) -> Result<(), SweepError> {
+        let decision = if reason.is_kept() { "keep" } else { "delete" };
+        let Listed { key, size_bytes, last_modified_ms, .. } = object;
+        let (last_modified_ms, size_bytes) = (*last_modified_ms, *size_bytes);
+        let line = JudgedLine { decision, key, last_modified_ms, reason: reason.as_str(), size_bytes };
+        serde_json::to_writer(&mut self.buffer, &line)
+            .map_err(|error| Refusal::new(RefusalReason::MetadataUnreadable, error.to_string()))?;
+        self.buffer.push(b'\n');
+        Ok(())
+    }
+
     /// Writes a part if enough has come together.
     pub async fn flush_if_full(&mut self, objects: &dyn Objects, parts: &mut ReportParts) -> Result<(), SweepError> {
         if self.buffer.len() >= PART_BYTES { self.flush(objects, parts).await } else { Ok(()) }
@@ -140,7 +152,10 @@ impl ReportWriter {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let bytes = Bytes::from(std::mem::take(&mut self.buffer));
+        let mut buffer = std::mem::take(&mut self.buffer);
+        // Room that was made for more would be held until the part is written, or as long as a store in memory has it.
+        buffer.shrink_to_fit();
+        let bytes = Bytes::from(buffer);
         let mut options = PutOptions { content_type: Some("application/x-ndjson".to_owned()), ..PutOptions::default() };
         if self.kind == Kind::Judged {
             // Nobody else has this attempt's number.

@@ -38,6 +38,18 @@ pub enum Sign {
 pub struct MetadataFile {
     pub at: ObjectKey,
     pub last_modified_ms: i64,
+    /// [`state_hash`] of the object, as it was listed.
+    pub state: u64,
+}
+
+impl MetadataFile {
+    pub fn of(bucket: &str, object: &Listed) -> Self {
+        Self {
+            at: ObjectKey::new(bucket, object.key.clone()),
+            last_modified_ms: object.last_modified_ms,
+            state: state_hash(&object.etag, object.size_bytes),
+        }
+    }
 }
 
 /// What was seen on the way through a table's location.
@@ -85,14 +97,10 @@ impl Survey {
         self.note_signs(object);
         self.confirm(bucket, object);
         let name = object.key.rsplit('/').next().unwrap_or_default();
-        let file = || MetadataFile {
-            at: ObjectKey::new(bucket, object.key.clone()),
-            last_modified_ms: object.last_modified_ms,
-        };
         if is_metadata_name(name) {
-            self.metadata_files.push(file());
+            self.metadata_files.push(MetadataFile::of(bucket, object));
         } else if TempManifest::parse(name).is_some() {
-            self.temp_manifests.push(file());
+            self.temp_manifests.push(MetadataFile::of(bucket, object));
         }
     }
 
@@ -113,9 +121,9 @@ impl Survey {
     }
 
     /// Notes a file that nothing references and that is not old.
-    pub fn note_unreferenced(&mut self, at: ObjectKey, last_modified_ms: i64) {
-        if has_avro_name(&at.key) {
-            self.attempts.push(MetadataFile { at, last_modified_ms });
+    pub fn note_unreferenced(&mut self, bucket: &str, object: &Listed) {
+        if has_avro_name(&object.key) {
+            self.attempts.push(MetadataFile::of(bucket, object));
         }
     }
 
@@ -133,8 +141,8 @@ impl Survey {
 
     /// Notes an unreferenced file that came while the survey was under way, or after it; whether it has to be opened and
     /// was not known.
-    pub fn note_late(&mut self, at: ObjectKey, last_modified_ms: i64) -> bool {
-        let name = at.key.rsplit('/').next().unwrap_or_default();
+    pub fn note_late(&mut self, bucket: &str, object: &Listed) -> bool {
+        let name = object.key.rsplit('/').next().unwrap_or_default();
         let is_temporary = TempManifest::parse(name).is_some();
         let mut lists = Vec::new();
         if is_metadata_name(name) {
@@ -146,9 +154,13 @@ impl Survey {
             lists.push(&mut self.attempts);
         }
         let mut is_new = false;
+        if lists.is_empty() {
+            return is_new;
+        }
+        let late = MetadataFile::of(bucket, object);
         for list in lists {
-            if !list.iter().any(|file| file.at == at && file.last_modified_ms == last_modified_ms) {
-                list.push(MetadataFile { at: at.clone(), last_modified_ms });
+            if !list.contains(&late) {
+                list.push(late.clone());
                 is_new = true;
             }
         }

@@ -40,6 +40,9 @@ pub(super) async fn read(
             Interest::None => {
                 read_group(source, group, &schema, (Pass::Others, &tail), sink).await?;
             }
+            Interest::Outline => {
+                read_group(source, group, &schema, (Pass::Outline, &tail), sink).await?;
+            }
             Interest::Parsed => {
                 read_group(source, group, &schema, (Pass::Parsed, &tail), sink).await?;
             }

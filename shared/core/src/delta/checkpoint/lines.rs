@@ -9,6 +9,8 @@ use super::rows::Sidecar;
 use crate::delta::actions::{Actions, Builder, PARSED};
 use crate::delta::json::parse_strict;
 
+/// Lines that are parsed at once: what is parsed takes several times the room of its text.
+const PIECE_BYTES: usize = 256 * 1024;
 /// Longest line that is read.
 const LINE_MAX_BYTES: usize = 32 * 1024 * 1024;
 
@@ -37,7 +39,7 @@ impl LineReader {
     /// Some more lines; `None` at the end.
     pub async fn next(&mut self, source: Source<'_>) -> Result<Option<Lines>, CheckpointError> {
         loop {
-            if let Some(end) = self.held.iter().rposition(|byte| *byte == b'\n') {
+            if let Some(end) = self.end_of_piece() {
                 let text = self.held.split_to(end.saturating_add(1));
                 return self.parse(&text).map(Some);
             }
@@ -56,6 +58,13 @@ impl LineReader {
             self.held.extend_from_slice(&window.bytes);
             self.next = window.end();
         }
+    }
+
+    /// Where lines end that are parsed together.
+    fn end_of_piece(&self) -> Option<usize> {
+        let is_end = |byte: &u8| *byte == b'\n';
+        let piece = self.held.get(..PIECE_BYTES).unwrap_or(&self.held);
+        piece.iter().rposition(is_end).or_else(|| self.held.iter().position(is_end))
     }
 
     fn parse(&mut self, bytes: &[u8]) -> Result<Lines, CheckpointError> {

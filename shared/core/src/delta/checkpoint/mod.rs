@@ -87,6 +87,8 @@ pub(super) enum Interest {
     Some,
     /// Not even their paths.
     None,
+    /// Of all of them what they are, and not what is in them.
+    Outline,
     /// What they have in columns of their own types, and nothing else.
     Parsed,
 }
@@ -171,7 +173,9 @@ impl Sink for Sorter<'_> {
             // The first pass has told the target of it.
             let is_wanted = match pass {
                 Pass::Files => self.target.removed_path(path)?,
-                Pass::Whole | Pass::Paths | Pass::Others | Pass::Parsed => self.target.live_path(path)?,
+                Pass::Whole | Pass::Paths | Pass::Others | Pass::Parsed | Pass::Outline => {
+                    self.target.live_path(path)?
+                }
             };
             has_wanted |= is_wanted;
             if is_wanted && pass != Pass::Paths {

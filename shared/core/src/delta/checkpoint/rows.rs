@@ -84,6 +84,8 @@ pub(super) enum Pass {
     Files,
     /// Everything but files.
     Others,
+    /// Everything, but of files only their places, sizes and dates.
+    Outline,
     /// Which file it is, and [`PARSED`](crate::delta::actions::PARSED).
     Parsed,
 }
@@ -115,10 +117,19 @@ impl Field {
             Pass::Paths => !is_file || matches!(self, Field::AddPath | Field::RemovePath),
             Pass::Files => is_file,
             Pass::Others => !is_file,
+            Pass::Outline => !is_file || self.is_of_place() || matches!(self, Field::AddSize | Field::RemoveTime),
             Pass::Parsed => {
                 self == Field::AddPath || path.starts_with("add.deletionVector.") || path.starts_with("sidecar.")
             }
         }
+    }
+}
+
+impl Field {
+    /// Whether it tells, with others, which logical file it is.
+    fn is_of_place(self) -> bool {
+        let path = FIELDS.iter().find(|(field, _)| *field == self).map_or("", |(_, path)| path);
+        path.ends_with(".path") || path.contains(".deletionVector.")
     }
 }
 

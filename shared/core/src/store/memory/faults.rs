@@ -43,9 +43,10 @@ impl Faults {
         lock(&self.standing).push((operation.to_owned(), kind));
     }
 
-    /// Takes back every [`Faults::fail_all`].
+    /// Takes back every [`Faults::fail_all`], and every [`Faults::inject`] that has not happened yet.
     pub fn mend(&self) {
         lock(&self.standing).clear();
+        lock(&self.rules).clear();
     }
 
     /// The process dies after `calls` more calls: every later call fails until [`Faults::revive`].

@@ -134,6 +134,8 @@ pub struct Progress {
     /// Parts that are done with, and lines of the next one.
     pub parts_done: i64,
     pub lines_done: i64,
+    /// Of a run that was never stored: the attempt that wrote down which orphans are to go. `lines_done` counts in that list.
+    pub intended: Option<i64>,
     /// How often everything was gathered anew since something was last deleted.
     pub restarts: i64,
     /// The last file in quarantine that was looked at.

@@ -229,6 +229,7 @@ impl<'a> Attempt<'a> {
                 return Ok(known);
             }
         }
+        self.report_unrecorded(&scope).await?;
         self.start_over();
         self.record.facts = RunFacts { scope: Some(scope.to_string()), ..self.record.facts.of_what_was_done() };
         self.begin(optimizer, &entry, table, scope).await

@@ -3,10 +3,12 @@ use std::collections::VecDeque;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, Began};
 use super::knowledge::Knowledge;
+use super::pace::BATCH_MAX_KEYS;
 use crate::catalog::CatalogError;
 use crate::catalog::fences::{self, ScopeFence};
+use crate::location::Location;
 use crate::store::{Deleted, Doomed, Listed, ObjectError, ObjectKey, ObjectMeta, PutOptions, StoreError};
 use crate::sweep::items::LeaseFence;
 use crate::sweep::report::{Kind, ReportWriter, failed_line, marked_line, outcome_line, quarantined_line};
@@ -53,6 +55,29 @@ impl<'a> Attempt<'a> {
         result.and(flushed)
     }
 
+    /// Before everything is gathered anew: names the orphans of the batch that a worker may have been at when it died, as
+    /// far as they are gone. No listing shows them any more.
+    pub(super) async fn report_unrecorded(&mut self, scope: &Location) -> Result<(), SweepError> {
+        if self.began == Began::Look {
+            return Ok(());
+        }
+        // What cannot be read any more cannot be named; what is left of it is judged anew.
+        let orphans = match self.load_unrecorded().await {
+            Err(SweepError::Refused(_)) => return Ok(()),
+            orphans => orphans?,
+        };
+        let mut writer = ReportWriter::new(Kind::Outcomes, &self.app.settings.reports, &self.record);
+        for object in orphans.iter().take(BATCH_MAX_KEYS) {
+            let at = ObjectKey::new(scope.bucket.clone(), object.key.clone());
+            match self.app.ports.objects.head(&at).await {
+                Err(ObjectError::NotFound(_)) => self.spare(object, GONE, &mut writer),
+                Err(ObjectError::Store(error)) => return Err(error.into()),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        writer.flush(self.app.ports.objects.as_ref(), &mut self.record.report).await
+    }
+
     /// First the orphans that wait on S3, then those in memory.
     async fn delete_parts(&mut self, known: &mut Knowledge<'a>, writer: &mut ReportWriter) -> Result<(), SweepError> {
         while let Some((attempt, number)) = self.judging.orphan_parts.find(self.parts_done) {
@@ -85,7 +110,7 @@ impl<'a> Attempt<'a> {
             // Lines, counts and the cursor are stored together, so that they agree whenever this worker ends.
             writer.flush(self.app.ports.objects.as_ref(), &mut self.record.report).await?;
             self.lines_done = self.lines_done.saturating_add(i64::try_from(batch.len()).unwrap_or(i64::MAX));
-            if self.record.progress.is_stored() {
+            if self.record.progress.is_stored() || self.record.progress.intended.is_some() {
                 let progress = &mut self.record.progress;
                 (progress.parts_done, progress.lines_done) = (self.parts_done, self.lines_done);
                 progress.restarts = 0;

@@ -8,7 +8,7 @@ use crate::sweep::guards::{Reason, is_fuse_blown};
 use crate::sweep::items::{Folder, ReportParts, Segments, Stage, Tally};
 use crate::sweep::page::OTHER_FOLDERS;
 use crate::sweep::ranges::{are_done, cut, next_pages};
-use crate::sweep::report::{Kind, ReportWriter, judged_line};
+use crate::sweep::report::{Kind, ReportWriter};
 use crate::sweep::sightings::Sightings;
 use crate::sweep::source::Moment;
 use crate::sweep::{Mode, Refusal, RefusalReason, SweepError};
@@ -78,6 +78,8 @@ impl<'a> Attempt<'a> {
         (self.stage, self.ranges) = (Stage::Deleting, Vec::new());
         if self.record.progress.is_stored() || self.judging.orphan_parts.total() > 0 {
             self.checkpoint(known).await?;
+        } else if !self.judging.orphans.is_empty() {
+            self.store_intended().await?;
         }
         Ok(())
     }
@@ -101,10 +103,10 @@ impl<'a> Attempt<'a> {
             }
             self.add_strangers(known).await?;
             for page in pages {
-                self.judge_page(known, page, writer);
+                self.judge_page(known, page, writer)?;
+                writer.flush_if_full(objects, &mut self.judging.report).await?;
             }
             (self.ranges, self.has_advanced) = (ranges, true);
-            writer.flush_if_full(objects, &mut self.judging.report).await?;
             if self.judging.orphans.len() >= TAIL_MAX {
                 self.spill_orphans().await?;
             }
@@ -119,14 +121,22 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn judge_page(&mut self, known: &Knowledge<'a>, objects: Vec<Listed>, writer: &mut ReportWriter) {
+    fn judge_page(
+        &mut self,
+        known: &Knowledge<'a>,
+        objects: Vec<Listed>,
+        writer: &mut ReportWriter,
+    ) -> Result<(), SweepError> {
         let prefix = known.scope.key_prefix();
         let judging = &mut self.judging;
         judging.listed = judging.listed.saturating_add(objects.len() as u64);
         for object in objects {
             let reason = known.judge(&object);
-            known.remember(&object, reason, &mut judging.seen);
-            writer.line(&judged_line(&object, reason));
+            // A dry run leaves nothing of what it saw.
+            if self.record.mode != Mode::DryRun {
+                known.remember(&object, reason, &mut judging.seen);
+            }
+            writer.judged(&object, reason)?;
             judging.by_reason.entry(reason.as_str().to_owned()).or_default().add(object.size_bytes);
             let is_needed = !matches!(reason, Reason::SeenOnce | Reason::Orphan);
             judging.note_folder(&prefix, &object, is_needed);
@@ -138,6 +148,7 @@ impl<'a> Attempt<'a> {
                 judging.orphans.push(object);
             }
         }
+        Ok(())
     }
 
     /// The record says what was judged.

@@ -161,7 +161,7 @@ impl Knowledge<'_> {
             self.delays.note(&at, object.last_modified_ms);
             if object.last_modified_ms >= recent_ms && self.references.held(&at) == Held::No {
                 self.families.note(&object.key, object.last_modified_ms);
-                self.survey.note_unreferenced(at, object.last_modified_ms);
+                self.survey.note_unreferenced(&at.bucket, object);
             }
         }
     }
@@ -184,7 +184,7 @@ impl Knowledge<'_> {
             let at = ObjectKey::new(self.table.bucket.clone(), object.key.clone());
             if self.references.held(&at) == Held::No {
                 self.families.note(&object.key, object.last_modified_ms);
-                self.has_late |= self.survey.note_late(at, object.last_modified_ms);
+                self.has_late |= self.survey.note_late(&at.bucket, object);
                 self.has_news = true;
             }
         }

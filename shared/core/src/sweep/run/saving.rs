@@ -100,6 +100,7 @@ impl<'a> Attempt<'a> {
         progress.orphans = self.judging.orphan_parts.clone();
         (progress.parts_done, progress.lines_done) = (self.parts_done, self.lines_done);
         progress.tended = self.tended.clone();
+        progress.intended = None;
         self.note_advance();
         self.saved_ms = self.app.ports.clock.now_ms();
         self.save_record().await

@@ -54,9 +54,9 @@ struct NotesHead {
     young_since_ms: i64,
     pages: Vec<String>,
     signs: Vec<(Sign, String)>,
-    metadata_files: Vec<(String, String, i64)>,
-    temp_manifests: Vec<(String, String, i64)>,
-    attempts: Vec<(String, String, i64)>,
+    metadata_files: Vec<File>,
+    temp_manifests: Vec<File>,
+    attempts: Vec<File>,
     proved_stale: Vec<Place>,
     has_all_families: bool,
 }
@@ -78,12 +78,19 @@ fn locations(places: Vec<Place>) -> Vec<Location> {
     places.into_iter().map(|(bucket, prefix)| Location { bucket, prefix }).collect()
 }
 
-fn files(files: &[MetadataFile]) -> Vec<(String, String, i64)> {
-    files.iter().map(|file| (file.at.bucket.clone(), file.at.key.clone(), file.last_modified_ms)).collect()
+/// Bucket, key, date and state of a metadata file.
+type File = (String, String, i64, u64);
+
+fn files(files: &[MetadataFile]) -> Vec<File> {
+    files.iter().map(|file| (file.at.bucket.clone(), file.at.key.clone(), file.last_modified_ms, file.state)).collect()
 }
 
-fn metadata_files(files: Vec<(String, String, i64)>) -> Vec<MetadataFile> {
-    let file = |(bucket, key, last_modified_ms)| MetadataFile { at: ObjectKey { bucket, key }, last_modified_ms };
+fn metadata_files(files: Vec<File>) -> Vec<MetadataFile> {
+    let file = |(bucket, key, last_modified_ms, state)| MetadataFile {
+        at: ObjectKey { bucket, key },
+        last_modified_ms,
+        state,
+    };
     files.into_iter().map(file).collect()
 }
 
@@ -180,12 +187,11 @@ impl<'a> Attempt<'a> {
         let progress = self.record.progress.clone();
         let Some(filter) = &progress.filter else { return Ok(false) };
         let Some(bytes) = self.get_work(filter).await? else { return Ok(false) };
-        let Some((head, columns)) = decode_blob::<FilterHead>(&bytes, 4) else { return Ok(false) };
+        let Some((head, columns)) = decode_blob::<FilterHead, 4>(&bytes) else { return Ok(false) };
         drop(bytes);
         if head.mark != self.mark(known) || !self.restore_sources(known, &head.sources).await? {
             return Ok(false);
         }
-        let Ok(columns) = <[Vec<u64>; 4]>::try_from(columns) else { return Ok(false) };
         known.references = References::from_columns(&known.table.bucket, columns, head.sample);
         known.retention_ms = known.retention_ms.max(head.retention_ms);
         for location in locations(head.protected) {
@@ -249,8 +255,8 @@ impl<'a> Attempt<'a> {
     async fn restore_notes(&self, known: &mut Knowledge<'a>, name: Option<&str>) -> Result<bool, SweepError> {
         let Some(name) = name else { return Ok(false) };
         let Some(bytes) = self.get_work(name).await? else { return Ok(false) };
-        let Some((head, columns)) = decode_blob::<NotesHead>(&bytes, 7) else { return Ok(false) };
-        let [ids, dates, expected, committed, observed, believed, states] = &*columns else { return Ok(false) };
+        let Some((head, columns)) = decode_blob::<NotesHead, 7>(&bytes) else { return Ok(false) };
+        let [ids, dates, expected, committed, observed, believed, states] = &columns;
         known.families = Families::from_columns(ids, dates, !head.has_all_families);
         known.delays = Delays::from_columns(expected, committed, observed);
         known.retention_ms = known.retention_ms.max(head.retention_ms);
@@ -277,17 +283,7 @@ impl<'a> Attempt<'a> {
         if self.judging.orphans.is_empty() {
             return Ok(());
         }
-        let mut bytes = Vec::new();
-        for object in std::mem::take(&mut self.judging.orphans) {
-            let line = OrphanLine {
-                key: object.key,
-                etag: object.etag.0,
-                size_bytes: object.size_bytes,
-                last_modified_ms: object.last_modified_ms,
-            };
-            serde_json::to_writer(&mut bytes, &line).map_err(unwritable)?;
-            bytes.push(b'\n');
-        }
+        let bytes = encode_orphans(&std::mem::take(&mut self.judging.orphans))?;
         let attempt = self.record.attempts;
         let number = self.judging.orphan_parts.add(attempt);
         let at = self.work_key(&orphans_name(attempt, number));
@@ -295,25 +291,48 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
+    /// Writes down which orphans are to go before the first of them goes, for a run that is too small to be stored whole:
+    /// whoever takes over from a worker that died between a deletion and its record looks at them.
+    pub(super) async fn store_intended(&mut self) -> Result<(), SweepError> {
+        let attempt = self.record.attempts;
+        let bytes = encode_orphans(&self.judging.orphans)?;
+        self.app.ports.objects.put(&self.intended_key(attempt), bytes.into(), &PutOptions::default()).await?;
+        (self.record.progress.intended, self.record.progress.lines_done) = (Some(attempt), 0);
+        self.save_record().await
+    }
+
+    /// Beside the report, since it is a part of what the run says that it did.
+    fn intended_key(&self, attempt: i64) -> ObjectKey {
+        run_folder(&self.app.settings.reports, &self.record).object(&format!("{attempt:03}-intended.jsonl"))
+    }
+
+    /// Orphans of which the record does not say what became of them, the next ones first.
+    pub(super) async fn load_unrecorded(&self) -> Result<Vec<Listed>, SweepError> {
+        let progress = &self.record.progress;
+        let done = usize::try_from(progress.lines_done).unwrap_or(usize::MAX);
+        let mut found = match (progress.intended, progress.orphans.find(progress.parts_done)) {
+            (Some(attempt), _) => {
+                let at = self.intended_key(attempt);
+                let bytes = self.app.ports.objects.get(&at, &GetOptions::default()).await?.bytes;
+                decode_orphans(&bytes, &at.key)?
+            }
+            (None, Some((attempt, number))) if progress.is_stored() && progress.stage == Stage::Deleting => {
+                self.load_orphans(attempt, number).await?
+            }
+            _ => Vec::new(),
+        };
+        found.drain(..done.min(found.len()));
+        Ok(found)
+    }
+
     /// A part that [`Attempt::spill_orphans`] wrote.
     pub(super) async fn load_orphans(&self, attempt: i64, number: i64) -> Result<Vec<Listed>, SweepError> {
         let name = orphans_name(attempt, number);
-        let lost = |detail: String| Refusal::new(RefusalReason::ProgressLost, detail);
-        let bytes = self.get_work(&name).await?;
-        let bytes = bytes.ok_or_else(|| lost(format!("the list {name} of orphans is gone: start another run")))?;
-        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let mut found = Vec::new();
-        for line in lines {
-            let line: OrphanLine = serde_json::from_slice(line)
-                .map_err(|error| lost(format!("the list {name} of orphans cannot be read: {error}")))?;
-            found.push(Listed {
-                key: line.key,
-                etag: ETag(line.etag),
-                size_bytes: line.size_bytes,
-                last_modified_ms: line.last_modified_ms,
-            });
-        }
-        Ok(found)
+        let gone = || {
+            Refusal::new(RefusalReason::ProgressLost, format!("the list {name} of orphans is gone: start another run"))
+        };
+        let bytes = self.get_work(&name).await?.ok_or_else(gone)?;
+        decode_orphans(&bytes, &name)
     }
 
     /// Writes the page of a run that has ended.
@@ -341,6 +360,38 @@ pub(super) async fn forget_work_of(app: &App, run: &RunRecord) -> Result<(), Swe
         objects.delete_batch(&folder.bucket, &doomed).await?;
     }
     Ok(())
+}
+
+fn encode_orphans(orphans: &[Listed]) -> Result<Vec<u8>, SweepError> {
+    let mut bytes = Vec::new();
+    for object in orphans {
+        let line = OrphanLine {
+            key: object.key.clone(),
+            etag: object.etag.0.clone(),
+            size_bytes: object.size_bytes,
+            last_modified_ms: object.last_modified_ms,
+        };
+        serde_json::to_writer(&mut bytes, &line).map_err(unwritable)?;
+        bytes.push(b'\n');
+    }
+    Ok(bytes)
+}
+
+fn decode_orphans(bytes: &[u8], name: &str) -> Result<Vec<Listed>, SweepError> {
+    let mut found = Vec::new();
+    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let line: OrphanLine = serde_json::from_slice(line).map_err(|error| {
+            let detail = format!("the list {name} of orphans cannot be read: {error}");
+            Refusal::new(RefusalReason::ProgressLost, detail)
+        })?;
+        found.push(Listed {
+            key: line.key,
+            etag: ETag(line.etag),
+            size_bytes: line.size_bytes,
+            last_modified_ms: line.last_modified_ms,
+        });
+    }
+    Ok(found)
 }
 
 fn orphans_name(attempt: i64, number: i64) -> String {

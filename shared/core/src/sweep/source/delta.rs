@@ -1,23 +1,24 @@
 mod extras;
+mod gathering;
+mod packed;
+mod replaying;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::features::{Ratifier, check_table, is_in_format};
-use super::staged::{
-    NamedFiles, StagedCommit, Standing, expire, files_of_actions, files_of_path, named_files, staged_commits,
-};
+use super::staged::{NamedFiles, StagedCommit, Standing, expire, named_files, staged_commits};
 use super::{Loaded, Moment, ReferenceSource, Role, SourceContext, Untold, interval};
 use crate::commit::error::CommitError;
 use crate::commit::head::{self, Fence, HeadError};
 use crate::delta::counts::{read_checksum, read_last_checkpoint};
 use crate::delta::features::is_catalog_managed;
 use crate::delta::log::{LogListing, list_log};
-use crate::delta::snapshot::{load_counted, read_commits};
-use crate::delta::{Actions, Metadata, Snapshot, SnapshotError, Version};
+use crate::delta::outline::{Outline, read_each};
+use crate::delta::{Metadata, SnapshotError, Version};
 use crate::location::Location;
 use crate::ports::Ports;
 use crate::store::{ETag, ObjectKey};
@@ -26,6 +27,9 @@ use crate::sweep::guards::NameRules;
 use crate::sweep::refs::References;
 use crate::sweep::survey::{OwnSigns, Survey};
 use crate::sweep::{Interruption, Refusal, RefusalReason, SweepError, TableDirectory, TableEntry, TableFormat};
+
+use gathering::Additions;
+use packed::CommitFacts;
 
 const DAY_MS: i64 = 86_400_000;
 const RETENTION: &str = "delta.deletedFileRetentionDuration";
@@ -59,6 +63,11 @@ pub struct DeltaSource<'a> {
     /// Staged commits whose files are among the references.
     added: HashSet<(ObjectKey, ETag)>,
     delays: Delays,
+    /// Where reports lie, and beside them what was read of the log.
+    reports: Location,
+    keeps: bool,
+    /// What single commits say.
+    facts: BTreeMap<Version, CommitFacts>,
     /// Whether `metadata/` holds what UniForm left, and nothing else.
     has_old_uniform: bool,
     /// Name under which a fence was put.
@@ -167,6 +176,9 @@ impl<'a> DeltaSource<'a> {
             state: None,
             added: HashSet::new(),
             delays: Delays::default(),
+            reports: context.reports.clone(),
+            keeps: context.keeps,
+            facts: BTreeMap::new(),
             has_old_uniform: false,
             fence: None,
             untold: None,
@@ -300,7 +312,7 @@ impl<'a> DeltaSource<'a> {
 
     /// For a catalog-managed table: whether its commits are ratified here. What is ratified and not published is found among
     /// the staged commits, which are read before the log.
-    async fn ratifier(&self, snapshot: &Snapshot) -> Result<Ratifier, SweepError> {
+    async fn ratifier(&self, snapshot: &Outline) -> Result<Ratifier, SweepError> {
         if !is_catalog_managed(&snapshot.protocol) {
             return Ok(Ratifier::Unknown);
         }
@@ -324,17 +336,17 @@ impl<'a> DeltaSource<'a> {
     }
 
     /// What the version's writer has counted. One that lost its version may have left the file of another commit.
-    async fn check_checksum(&self, snapshot: &Snapshot) -> Result<(), SweepError> {
+    async fn check_checksum(&self, snapshot: &Outline) -> Result<(), SweepError> {
         let objects = self.ports.objects.as_ref();
         let Some(checksum) = read_checksum(objects, &self.root, snapshot.version).await? else { return Ok(()) };
-        let contradiction = checksum.contradiction(snapshot);
+        let contradiction = checksum.contradiction(snapshot.version, snapshot.files, snapshot.bytes);
         if contradiction.is_some() && checksum.is_of_another_commit(objects, &self.root, snapshot.version).await? {
             return Ok(());
         }
         Ok(self.check_agrees(contradiction)?)
     }
 
-    fn check_snapshot(&self, snapshot: &Snapshot, listing: &LogListing, ratifier: Ratifier) -> Result<State, Refusal> {
+    fn check_snapshot(&self, snapshot: &Outline, listing: &LogListing, ratifier: Ratifier) -> Result<State, Refusal> {
         check_table(&snapshot.protocol, ratifier)?;
         let etag = listing.mark(snapshot.version).cloned().ok_or_else(|| {
             let detail = format!("version {} is missing from the log of {}", snapshot.version, self.entry);
@@ -342,11 +354,10 @@ impl<'a> DeltaSource<'a> {
         })?;
         let checkpoint = listing.entries.iter().filter_map(|entry| entry.name.checkpoint());
         let metadata = &snapshot.metadata;
-        let retention_ms = self.duration_ms(metadata, RETENTION, DEFAULT_RETENTION_MS)?;
         Ok(State {
             version: snapshot.version,
             etag,
-            retention_ms: retention_ms.max(self.least_retention_ms),
+            retention_ms: self.retention_of(metadata)?,
             log_retention_ms: self.duration_ms(metadata, LOG_RETENTION, DEFAULT_LOG_RETENTION_MS)?,
             checkpoint: checkpoint.max().unwrap_or(Version::NONE),
             has_iceberg: is_in_format(metadata, "iceberg"),
@@ -355,28 +366,9 @@ impl<'a> DeltaSource<'a> {
         })
     }
 
-    fn add_snapshot(&self, snapshot: &Snapshot, retention_ms: i64, references: &mut References) -> Result<(), Refusal> {
-        let add = |path: &str, vector, references: &mut References| -> Result<(), Refusal> {
-            let files = files_of_path(&self.root, path, vector).map_err(|why| self.unresolved(&why))?;
-            files.iter().for_each(|at| references.add_content(at));
-            Ok(())
-        };
-        for file in snapshot.live.values() {
-            add(&file.path, file.deletion_vector.as_ref(), references)?;
-        }
-        let cut_off_ms = self.now_ms.saturating_sub(retention_ms);
-        for remove in snapshot.tombstones.values() {
-            // Without a date it counts as long expired, as for every reader of the log.
-            if remove.deletion_timestamp.unwrap_or(0) >= cut_off_ms {
-                add(&remove.path, remove.deletion_vector.as_ref(), references)?;
-            }
-        }
-        references.seal();
-        Ok(())
-    }
-
-    fn unresolved(&self, why: &str) -> Refusal {
-        Refusal::new(RefusalReason::UnresolvedPath, format!("the log of {}: {why}", self.entry))
+    fn retention_of(&self, metadata: &Metadata) -> Result<i64, Refusal> {
+        let retention_ms = self.duration_ms(metadata, RETENTION, DEFAULT_RETENTION_MS)?;
+        Ok(retention_ms.max(self.least_retention_ms))
     }
 
     /// Adds the commits after the known version.
@@ -405,23 +397,16 @@ impl<'a> DeltaSource<'a> {
         }
         let Some((version, etag)) = news.last().cloned() else { return Ok(()) };
         let versions = news.into_iter().map(|(version, _)| version).collect();
-        for commit in read_commits(self.ports.objects.as_ref(), &self.root, versions).await? {
-            self.add_commit(&commit.actions, references)?;
+        let mut additions = Additions { root: &self.root, references, is_changed: false };
+        let read = read_each(self.ports.objects.as_ref(), &self.root, &listing, versions, &mut additions).await;
+        if additions.is_changed {
+            return Err(Interruption::Changed("the table's metadata").into());
         }
+        read.map_err(|error| gathering::refused(&self.root, error))?;
         references.seal();
         if let Some(state) = &mut self.state {
             (state.version, state.etag) = (version, etag);
         }
-        Ok(())
-    }
-
-    fn add_commit(&self, actions: &Actions, references: &mut References) -> Result<(), SweepError> {
-        if actions.protocol.is_some() || actions.metadata.is_some() {
-            return Err(Interruption::Changed("the table's metadata").into());
-        }
-        // What was removed just now was live before or within the retention: it is held already, or here.
-        let files = files_of_actions(&self.root, actions).map_err(|why| self.unresolved(&why))?;
-        files.iter().for_each(|at| references.add(at));
         Ok(())
     }
 }
@@ -436,24 +421,7 @@ impl ReferenceSource for DeltaSource<'_> {
         // Before the listing, which then has whatever it speaks of.
         let last_checkpoint = read_last_checkpoint(objects, &self.root).await?;
         let listing = self.list(None).await?;
-        let (snapshot, checkpoint) = match load_counted(objects, &self.root, &listing).await {
-            // A folder of this name, and nothing that anybody takes for a table.
-            Err(error @ (SnapshotError::NoTable(_) | SnapshotError::NoMetadata(_)))
-                if self.entry.found_as().is_some() =>
-            {
-                return Err(Refusal::new(RefusalReason::TableUnknown, error.to_string()).into());
-            }
-            read => read?,
-        };
-        if let Some(said) = last_checkpoint {
-            self.check_agrees(said.contradiction(listing.latest(), &snapshot, checkpoint.as_ref()))?;
-        }
-        self.check_checksum(&snapshot).await?;
-        let ratifier = self.ratifier(&snapshot).await?;
-        let state = self.check_snapshot(&snapshot, &listing, ratifier)?;
-        self.add_snapshot(&snapshot, state.retention_ms, references)?;
-        self.add_change_files(&listing, &snapshot, state.retention_ms, references).await?;
-        self.measure(&listing).await?;
+        let state = self.read_log(&listing, last_checkpoint.as_ref(), references).await?;
         self.state = Some(state);
         self.end_abandoned(&staged).await?;
         self.add_refused(&staged, references).await?;

@@ -1,21 +1,23 @@
+mod pending;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::marks::{Marks, StateMark};
 use super::packed::Pack;
 use super::reading::Reading;
 use super::{Loaded, Moment, ReferenceSource, Role, SourceContext};
 use crate::iceberg::{
-    Counted, FlinkCommit, IcebergError, ManifestRef, Named, Reachable, TableMetadata, head_named, load_attempt,
-    load_manifest, load_metadata,
+    Counted, IcebergError, ManifestRef, Named, Reachable, TableMetadata, head_named, load_metadata_object,
 };
 use crate::location::Location;
 use crate::ports::Ports;
-use crate::store::ObjectKey;
+use crate::store::{ObjectKey, ObjectMeta};
 use crate::sweep::delays::Delays;
-use crate::sweep::flink::TempManifest;
 use crate::sweep::guards::NameRules;
 use crate::sweep::items::LeaseFence;
 use crate::sweep::refs::{Held, References, exact_hash};
@@ -58,6 +60,9 @@ pub struct IcebergSource<'a> {
     /// Until everything was read once: what earlier runs have read.
     is_loading: bool,
     pack: Option<Pack>,
+    /// The same once everything was read, to be stored again with what is learnt later. Nothing is taken from it.
+    spare: Option<Pack>,
+    marks: Mutex<Marks>,
     /// What was taken from there, until somebody asks.
     believed: HashMap<u64, u64>,
     delays: Delays,
@@ -95,6 +100,8 @@ impl<'a> IcebergSource<'a> {
             keeps: context.keeps,
             is_loading: true,
             pack: None,
+            spare: None,
+            marks: Mutex::default(),
             believed: HashMap::new(),
             delays: Delays::default(),
             data_folders: BTreeSet::new(),
@@ -131,7 +138,7 @@ impl<'a> IcebergSource<'a> {
         until_ms: i64,
     ) -> Result<Loaded, SweepError> {
         let objects = self.ports.objects.as_ref();
-        let metadata = load_metadata(objects, &pointer).await?;
+        let (metadata, read) = load_metadata_object(objects, &pointer).await?;
         if self.role == Role::Own {
             metadata.check_gc_enabled()?;
         }
@@ -140,6 +147,7 @@ impl<'a> IcebergSource<'a> {
             check_successor(before, &mark, &pointer)?;
         }
         self.load_pack().await?;
+        self.learn(&pointer, &read, &metadata);
         let committed_ms: BTreeMap<i64, i64> =
             metadata.snapshots.iter().map(|snapshot| (snapshot.id, snapshot.timestamp_ms)).collect();
         let mut reading = Reading {
@@ -166,7 +174,7 @@ impl<'a> IcebergSource<'a> {
         }
         self.metadata = Some(metadata);
         self.pointer = pointer;
-        (self.is_loading, self.pack) = (false, None);
+        (self.is_loading, self.spare) = (false, self.pack.take());
         Ok(Loaded::Whole)
     }
 
@@ -178,9 +186,48 @@ impl<'a> IcebergSource<'a> {
             && let Some(home) = &self.entry.location
         {
             let objects = self.ports.objects.as_ref();
-            self.pack = Some(Pack::load(objects, &self.reports, &self.entry.id, home).await?);
+            let pack = Pack::load(objects, &self.reports, &self.entry.id, home).await?;
+            self.with_marks(|marks| {
+                let (tables, known) = pack.marks();
+                marks.restore(tables, known);
+            });
+            (self.pack, self.spare) = (Some(pack), None);
         }
         Ok(())
+    }
+
+    fn with_marks<T>(&self, action: impl FnOnce(&mut Marks) -> T) -> T {
+        action(&mut self.marks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Remembers what a metadata file says, for later runs over the same table.
+    fn learn(&self, at: &ObjectKey, read: &ObjectMeta, metadata: &TableMetadata) {
+        if self.role == Role::Own {
+            self.with_marks(|marks| marks.learn(at, read, metadata));
+        }
+    }
+
+    /// Stores what was read of metadata files since the pack was stored; those that are gone are forgotten.
+    async fn store_marks(&mut self, listed: &HashSet<u64>) -> Result<(), SweepError> {
+        let spare = self.spare.take();
+        let (Some(home), true, true) = (self.entry.location.clone(), self.role == Role::Own, self.keeps) else {
+            return Ok(());
+        };
+        self.with_marks(|marks| marks.retain(listed));
+        if !self.with_marks(Marks::take_changed) {
+            return Ok(());
+        }
+        let objects = self.ports.objects.as_ref();
+        self.pack = match spare {
+            Some(pack) => Some(pack),
+            None => Some(Pack::load(objects, &self.reports, &self.entry.id, &home).await?),
+        };
+        let stored = match &self.metadata {
+            Some(metadata) => self.store_pack(&metadata.clone(), &BTreeMap::new()).await,
+            None => Ok(()),
+        };
+        self.pack = None;
+        stored
     }
 
     async fn store_pack(
@@ -188,7 +235,12 @@ impl<'a> IcebergSource<'a> {
         metadata: &TableMetadata,
         lists: &BTreeMap<ObjectKey, (u64, Vec<ManifestRef>)>,
     ) -> Result<(), SweepError> {
+        let saved = self.with_marks(|marks| {
+            marks.take_changed();
+            marks.saved()
+        });
         let (Some(pack), Some(home), true) = (&mut self.pack, &self.entry.location, self.keeps) else { return Ok(()) };
+        pack.set_marks(saved);
         let named_now = metadata.snapshots.iter().filter_map(|snapshot| snapshot.list.as_ref()).collect();
         let place = (&self.reports, self.entry.id.as_str(), home);
         pack.store(self.ports.objects.as_ref(), place, lists, &named_now).await
@@ -215,8 +267,16 @@ impl<'a> IcebergSource<'a> {
     async fn examine_one(&mut self, stray: &MetadataFile, references: &mut References) -> Result<bool, SweepError> {
         let Some(current) = &self.metadata else { return Ok(false) };
         let objects = self.ports.objects.as_ref();
-        let metadata = match load_metadata(objects, &stray.at).await {
-            Ok(metadata) => metadata,
+        let (ours, known) = (StateMark::of(current), self.with_marks(|marks| marks.of(stray).cloned()));
+        // Read by an earlier run: over then, and over now.
+        if known.is_some_and(|known| !is_foreign(&ours, &known) && !is_newer(&known, &ours)) {
+            return Ok(true);
+        }
+        let metadata = match load_metadata_object(objects, &stray.at).await {
+            Ok((metadata, read)) => {
+                self.learn(&stray.at, &read, &metadata);
+                metadata
+            }
             Err(error @ IcebergError::Store(_)) => return Err(error.into()),
             // Gone since the listing.
             Err(IcebergError::Missing { .. }) => return Ok(false),
@@ -227,7 +287,7 @@ impl<'a> IcebergSource<'a> {
                 return if stray.last_modified_ms < age { Ok(false) } else { Err(error.into()) };
             }
         };
-        let is_foreign = is_foreign(&StateMark::of(current), &StateMark::of(&metadata));
+        let is_foreign = is_foreign(&ours, &StateMark::of(&metadata));
         if is_foreign && self.role == Role::Other {
             // Of the table that is swept, or of one more: they answer for themselves.
             return Ok(false);
@@ -241,10 +301,7 @@ impl<'a> IcebergSource<'a> {
             );
             return Err(Refusal::new(RefusalReason::ForeignTableUuid, detail).into());
         }
-        // Clocks of writers differ, sequence numbers stand still in format 1: either may show what comes later.
-        let is_newer = metadata.last_updated_ms > current.last_updated_ms
-            || metadata.last_sequence_number > current.last_sequence_number;
-        if !is_newer {
+        if !is_newer(&StateMark::of(&metadata), &ours) {
             return Ok(true);
         }
         // A commit between its metadata file and the catalog, or a second registration: a root of its own.
@@ -269,98 +326,10 @@ impl IcebergSource<'_> {
         let mut found = Vec::new();
         for folder in folders {
             for object in list_below(self.ports.objects.as_ref(), &folder).await? {
-                let at = ObjectKey::new(folder.bucket.clone(), object.key);
-                found.push(MetadataFile { at, last_modified_ms: object.last_modified_ms });
+                found.push(MetadataFile::of(&folder.bucket, &object));
             }
         }
         Ok(found)
-    }
-
-    /// Manifests of Flink's checkpoints that are not committed, and every file they name.
-    async fn examine_flink(
-        &self,
-        survey: &Survey,
-        beside: &[MetadataFile],
-        references: &mut References,
-    ) -> Result<(), SweepError> {
-        let Some(metadata) = &self.metadata else { return Ok(()) };
-        let mut found: Vec<MetadataFile> = beside.to_vec();
-        // Where two tables share a place, those of an unknown job may be of either.
-        found.extend(
-            survey.temp_manifests.iter().filter(|file| self.role == Role::Own || self.in_ours(&file.at)).cloned(),
-        );
-        let elsewhere = metadata.properties.get(FLINK_PATH).and_then(|uri| Location::parse(uri).ok());
-        let is_elsewhere = |folder: &Location| !self.entry.location.as_ref().is_some_and(|home| home.contains(folder));
-        if let Some(folder) = elsewhere.filter(is_elsewhere) {
-            for object in list_below(self.ports.objects.as_ref(), &folder).await? {
-                let at = ObjectKey::new(folder.bucket.clone(), object.key);
-                found.push(MetadataFile { at, last_modified_ms: object.last_modified_ms });
-            }
-        }
-        let commits: Vec<FlinkCommit> =
-            metadata.snapshots.iter().filter_map(|snapshot| snapshot.flink.clone()).collect();
-        for file in found {
-            let name = file.at.key.rsplit('/').next().unwrap_or_default();
-            let age_ms = self.now_ms.saturating_sub(file.last_modified_ms);
-            let is_pending = TempManifest::parse(name).is_some_and(|manifest| manifest.is_pending(&commits, age_ms));
-            if is_pending && references.held(&file.at) != Held::Referenced {
-                self.add_temp_manifest(&file.at, references).await?;
-            }
-        }
-        references.seal();
-        Ok(())
-    }
-
-    /// What young manifests and lists name that no snapshot has: a commit that is being made, or that lost and is tried
-    /// again, is one family with files that it wrote long before.
-    async fn examine_attempts(
-        &self,
-        survey: &Survey,
-        beside: &[MetadataFile],
-        references: &mut References,
-    ) -> Result<(), SweepError> {
-        let surveyed = survey.attempts.iter().filter(|file| self.in_ours(&file.at));
-        let beside = beside.iter().filter(|file| file.at.key.ends_with(".avro"));
-        let mut found: Vec<MetadataFile> = surveyed.chain(beside).cloned().collect();
-        found.sort_by(|one, other| one.at.cmp(&other.at));
-        found.dedup_by(|one, other| one.at == other.at);
-        found.retain(|file| {
-            file.last_modified_ms >= survey.young_since_ms
-                && references.held(&file.at) == Held::No
-                && !self.reachable.has_walked(&file.at)
-        });
-        if found.len() > ATTEMPTS_MAX {
-            let detail =
-                format!("{} young manifests belong to no snapshot: too many to see what they name", found.len());
-            return Err(Refusal::new(RefusalReason::PendingUnreadable, detail).into());
-        }
-        for file in found {
-            match load_attempt(self.ports.objects.as_ref(), &file.at).await {
-                Ok(named) => named.iter().for_each(|at| references.add_pending(at)),
-                Err(error @ IcebergError::Store(_)) => return Err(error.into()),
-                Err(error) => {
-                    let detail = format!("a manifest that may still be committed cannot be read: {error}");
-                    return Err(Refusal::new(RefusalReason::PendingUnreadable, detail).into());
-                }
-            }
-        }
-        references.seal();
-        Ok(())
-    }
-
-    async fn add_temp_manifest(&self, at: &ObjectKey, references: &mut References) -> Result<(), SweepError> {
-        references.add_pending(at);
-        match load_manifest(self.ports.objects.as_ref(), ManifestRef::bare(at.clone())).await {
-            Ok(entries) => entries.iter().for_each(|entry| references.add_pending(&entry.at)),
-            // Committed or given up since the listing.
-            Err(IcebergError::Missing { .. }) => {}
-            Err(error @ IcebergError::Store(_)) => return Err(error.into()),
-            Err(error) => {
-                let detail = format!("a checkpoint that Flink may still commit cannot be read: {error}");
-                return Err(Refusal::new(RefusalReason::PendingUnreadable, detail).into());
-            }
-        }
-        Ok(())
     }
 }
 
@@ -372,24 +341,9 @@ fn folder_of(at: &ObjectKey) -> Option<Location> {
     at.key.rsplit_once('/').map(|(folder, _)| Location::new(at.bucket.clone(), folder))
 }
 
-/// What tells one state of a table from another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct StateMark {
-    table_uuid: Option<String>,
-    location: String,
-    last_updated_ms: i64,
-    last_sequence_number: i64,
-}
-
-impl StateMark {
-    fn of(metadata: &TableMetadata) -> Self {
-        Self {
-            table_uuid: metadata.table_uuid.clone(),
-            location: metadata.location.clone(),
-            last_updated_ms: metadata.last_updated_ms,
-            last_sequence_number: metadata.last_sequence_number,
-        }
-    }
+/// Clocks of writers differ, sequence numbers stand still in format 1: either may show what comes later.
+fn is_newer(one: &StateMark, other: &StateMark) -> bool {
+    one.last_updated_ms > other.last_updated_ms || one.last_sequence_number > other.last_sequence_number
 }
 
 /// What is stored of a source: bucket and key, or prefix, of each place.
@@ -501,8 +455,13 @@ impl ReferenceSource for IcebergSource<'_> {
         };
         let surveyed = survey.metadata_files.iter().filter(|file| self.in_ours(&file.at));
         let found = surveyed.chain(beside.iter().filter(|file| is_metadata(&file.at)));
-        let mut strays: Vec<MetadataFile> =
-            found.filter(|file| references.held(&file.at) == Held::No && !is_named(&file.at)).cloned().collect();
+        let found: Vec<&MetadataFile> = found.collect();
+        let listed: HashSet<u64> = found.iter().map(|file| exact_hash(&file.at)).collect();
+        let mut strays: Vec<MetadataFile> = found
+            .into_iter()
+            .filter(|file| references.held(&file.at) == Held::No && !is_named(&file.at))
+            .cloned()
+            .collect();
         strays.sort_by(|one, other| one.at.cmp(&other.at));
         strays.dedup_by(|one, other| one.at == other.at);
         strays.sort_by_key(|stray| std::cmp::Reverse(stray.last_modified_ms));
@@ -514,6 +473,7 @@ impl ReferenceSource for IcebergSource<'_> {
                 proved.insert(stray.at);
             }
         }
+        self.store_marks(&listed).await?;
         Ok(proved)
     }
 
@@ -548,8 +508,9 @@ impl ReferenceSource for IcebergSource<'_> {
         }
         let mut found = BTreeSet::new();
         for at in older.into_iter().take(OLDER_MAX) {
-            match load_metadata(self.ports.objects.as_ref(), at).await {
-                Ok(metadata) => {
+            match load_metadata_object(self.ports.objects.as_ref(), at).await {
+                Ok((metadata, read)) => {
+                    self.learn(at, &read, &metadata);
                     found.extend(Location::parse(&metadata.location).ok());
                     let said = DECLARED_PATHS.iter().filter_map(|name| metadata.properties.get(*name));
                     found.extend(said.filter_map(|uri| Location::parse(uri).ok()));

@@ -5,6 +5,7 @@ mod dropped;
 mod features;
 mod iceberg;
 mod interval;
+mod marks;
 mod packed;
 mod reading;
 mod staged;

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::marks::{SavedMark, SavedTable};
 use crate::iceberg::{ManifestContent, ManifestEntry, ManifestRef};
 use crate::location::Location;
 use crate::store::{ByteRange, GetOptions, ObjectError, ObjectKey, Objects, PutOptions, ReadObjects};
@@ -39,6 +40,11 @@ struct Head {
     home: (String, String),
     lists: Vec<(String, String, u64, Vec<usize>)>,
     manifests: Vec<Entry>,
+    /// Of metadata files.
+    #[serde(default)]
+    tables: Vec<SavedTable>,
+    #[serde(default)]
+    marks: Vec<SavedMark>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -76,6 +82,7 @@ pub(super) struct Pack {
     numbers: Vec<u64>,
     /// Keys of what is not believed until it was read again.
     doubted: HashSet<u64>,
+    marks: (Vec<SavedTable>, Vec<SavedMark>),
     is_changed: bool,
 }
 
@@ -103,12 +110,11 @@ impl Pack {
     }
 
     fn decode(bytes: &[u8], home: &Location) -> Option<Self> {
-        let (head, columns) = decode_blob::<Head>(bytes, 1)?;
+        let (head, [numbers]) = decode_blob::<Head, 1>(bytes)?;
         if head.layout != LAYOUT || head.home != (home.bucket.clone(), home.prefix.clone()) {
             return None;
         }
-        let numbers = columns.into_iter().next()?;
-        let mut pack = Self { numbers, ..Self::default() };
+        let mut pack = Self { numbers, marks: (head.tables, head.marks), ..Self::default() };
         let mut start = 0_usize;
         for entry in head.manifests {
             let count = entry.counts.iter().fold(0_usize, |sum, count| sum.saturating_add(*count));
@@ -127,6 +133,16 @@ impl Pack {
             pack.lists.insert(ObjectKey { bucket, key }, (state, named));
         }
         Some(pack)
+    }
+
+    /// What earlier runs have read in metadata files.
+    pub(super) fn marks(&self) -> (&[SavedTable], &[SavedMark]) {
+        (&self.marks.0, &self.marks.1)
+    }
+
+    pub(super) fn set_marks(&mut self, marks: (Vec<SavedTable>, Vec<SavedMark>)) {
+        self.is_changed |= self.marks != marks;
+        self.marks = marks;
     }
 
     /// No longer believes what it has of these keys.
@@ -260,6 +276,8 @@ impl Pack {
                 home: (home.bucket.clone(), home.prefix.clone()),
                 lists: Vec::new(),
                 manifests: Vec::new(),
+                tables: self.marks.0.clone(),
+                marks: self.marks.1.clone(),
             },
             Vec::new(),
         );

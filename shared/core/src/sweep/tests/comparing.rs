@@ -21,7 +21,9 @@ fn every_row_of_the_table() {
         };
         let found = named.map(|named| {
             let mut references = References::default();
-            named.iter().for_each(|at| references.add_content(at));
+            for at in named {
+                references.add_content(&at);
+            }
             references.seal();
             references.held(&ObjectKey::new("b", text("key")))
         });

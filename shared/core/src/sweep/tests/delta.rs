@@ -468,9 +468,10 @@ async fn a_run_asks_for_no_more_than_it_needs() {
     let items = lake.world.items.item_usage().since(&items);
     let objects = lake.world.objects.object_usage().since(&objects);
     // As with Iceberg, and the head: for open commits twice, before and after the fence; three puts of fences.
-    assert_eq!((items.gets, items.puts, items.queries, items.transactions), (11, 11, 6, 0));
-    // Earlier sightings, the hint at the last checkpoint and the checksum (neither is there), two commits, and again for
-    // their delays; signs above, survey and page; staged commits and their copies (three each) and log when loading, change
-    // files; staged commits for what they left, log when judging, both before deleting.
-    assert_eq!((objects.gets, objects.lists, objects.heads, objects.batch_deletes, objects.puts), (7, 21, 2, 1, 5));
+    assert_eq!((items.gets, items.puts, items.queries, items.transactions), (11, 12, 6, 0));
+    // Earlier sightings, what is remembered of the log, the hint at the last checkpoint and the checksum (none of them is
+    // there), two commits; signs above, survey and page; staged commits and their copies (three each) and log when loading,
+    // change files; staged commits for what they left, log when judging, both before deleting. Puts: what is remembered,
+    // what is to go, and as with Iceberg.
+    assert_eq!((objects.gets, objects.lists, objects.heads, objects.batch_deletes, objects.puts), (6, 21, 2, 1, 7));
 }

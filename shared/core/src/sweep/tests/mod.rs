@@ -1,6 +1,7 @@
 //! Sweeps of whole tables in memory.
 
 mod audited;
+mod breaking;
 mod commits;
 mod comparing;
 mod damage;

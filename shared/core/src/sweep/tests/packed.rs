@@ -1,10 +1,12 @@
 //! Manifests are read once: later runs read only new ones, and find the same.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::testkit::*;
 use super::super::*;
-use crate::store::{ObjectUsage, Objects, ReadObjects};
+use crate::delta::snapshot;
+use crate::delta::testkit::{TABLE_ID, TableKit, add_line, append_info, creation_of, remove_line};
+use crate::store::{Clock, ObjectUsage, Objects, ReadObjects};
 use crate::sweep::items::{RunRecord, RunState};
 
 const COMMITS: usize = 220;
@@ -160,4 +162,235 @@ async fn a_manifest_that_was_written_anew_in_place_is_read_again() {
     table.append(&["last.parquet"]).await;
     let (record, usage) = counted(&lake, Mode::Ordinary).await;
     assert!(lake.keys().contains(key), "{usage:?} {:?}", record.totals);
+}
+
+/// A Delta table of many commits, ten of which came after its checkpoint.
+async fn delta_table(lake: &Lake, configuration: Value) -> TableKit {
+    let kit = lake.delta("t", "wh/t", &creation_of(TABLE_ID, &["_p"], configuration)).await;
+    lake.optimize("t", json!({})).await;
+    advance(&lake.world.clock, 1);
+    for version in 1..=COMMITS as i64 {
+        let mut lines = vec![append_info()];
+        for name in [format!("live-{version:03}.parquet"), format!("_p=a%20b/odd-{version:03}.parquet")] {
+            lake.put(&format!("wh/t/{}", name.replace("%20", " ")), "data").await;
+            lines.push(add_line(&name, 4));
+        }
+        kit.log(version, &lines).await;
+        if version == COMMITS as i64 - 10 {
+            let state = snapshot::load(lake.world.objects.as_ref(), &kit.root, None).await.unwrap();
+            kit.checkpoint(&state).await;
+        }
+    }
+    lake.put("wh/t/orphan.parquet", "x").await;
+    lake.days(9);
+    kit
+}
+
+async fn append(lake: &Lake, kit: &TableKit, version: i64, lines: &[Value]) {
+    kit.log(version, &[&[append_info()], lines].concat()).await;
+    lake.days(1);
+}
+
+#[tokio::test]
+async fn a_second_run_over_a_delta_log_reads_only_new_commits() {
+    let lake = Lake::new();
+    let kit = delta_table(&lake, json!({})).await;
+    let (first, usage) = counted(&lake, Mode::DryRun).await;
+    assert!(usage.gets >= 16, "{usage:?}");
+    // What is known of the log and of earlier runs, and what writers have counted, which is not there.
+    let (second, usage) = counted(&lake, Mode::DryRun).await;
+    assert_eq!(usage.gets, 4);
+    assert_eq!(lake.decisions(&first).await, lake.decisions(&second).await);
+    assert_eq!(first.facts, second.facts);
+    assert_eq!(counts(&second)["orphan"], 1);
+    // Three commits: one adds a file, one removes one, one gives it back.
+    let last = COMMITS as i64;
+    let now_ms = || lake.world.clock.now_ms();
+    append(&lake, &kit, last + 1, &[add_line("orphan.parquet", 1)]).await;
+    append(
+        &lake,
+        &kit,
+        last + 2,
+        &[remove_line("live-001.parquet", now_ms()), remove_line("live-002.parquet", now_ms())],
+    )
+    .await;
+    append(&lake, &kit, last + 3, &[add_line("live-002.parquet", 4)]).await;
+    let (third, usage) = counted(&lake, Mode::DryRun).await;
+    assert_eq!(usage.gets, 4 + 3);
+    assert_eq!(counts(&third).get("orphan"), None);
+    // The tombstone counts for seven days more, by what is remembered of it.
+    lake.days(9);
+    let (fourth, usage) = counted(&lake, Mode::Ordinary).await;
+    assert_eq!((usage.gets, fourth.totals.deleted.count), (4, 1));
+    let keys = lake.keys();
+    for version in 1..=COMMITS {
+        for key in [format!("wh/t/live-{version:03}.parquet"), format!("wh/t/_p=a b/odd-{version:03}.parquet")] {
+            assert_eq!(keys.contains(&key), key != "wh/t/live-001.parquet", "{key}");
+        }
+    }
+}
+
+/// What is remembered is what would be found, whatever has happened to the log since; where it cannot be gone on from,
+/// everything is read.
+#[tokio::test]
+async fn what_is_remembered_of_a_log_counts_only_while_the_log_is_the_same() {
+    type Change = fn(&Lake, TableKit) -> futures::future::BoxFuture<'_, ()>;
+    let changes: [(&str, Change, bool); 6] = [
+        ("nothing", |_, _| Box::pin(async {}), true),
+        (
+            "a torn memory",
+            |lake, _| {
+                Box::pin(async move {
+                    let at = lake.app.settings.reports.object("id-t/log.bin");
+                    let bytes = lake.world.objects.get(&at, &Default::default()).await.unwrap().bytes;
+                    let torn = bytes.slice(..bytes.len() - 9);
+                    lake.world.objects.put(&at, torn, &Default::default()).await.unwrap();
+                })
+            },
+            false,
+        ),
+        (
+            "another commit in the place of the last one",
+            |lake, kit| {
+                Box::pin(async move {
+                    let lines = [append_info(), add_line("orphan.parquet", 1)];
+                    kit.log(COMMITS as i64, &lines).await;
+                    lake.days(1);
+                })
+            },
+            false,
+        ),
+        (
+            "a checkpoint, and the log before it cleaned up",
+            |lake, kit| {
+                Box::pin(async move {
+                    kit.log(COMMITS as i64 + 1, &[append_info(), add_line("orphan.parquet", 1)]).await;
+                    let state = snapshot::load(lake.world.objects.as_ref(), &kit.root, None).await.unwrap();
+                    kit.checkpoint(&state).await;
+                    for version in 0..=COMMITS as i64 {
+                        kit.delete_log(version).await;
+                    }
+                })
+            },
+            false,
+        ),
+        (
+            "a longer retention",
+            |lake, kit| {
+                Box::pin(async move {
+                    let settings = json!({"delta.deletedFileRetentionDuration": "interval 300 days"});
+                    let lines = creation_of(TABLE_ID, &["_p"], settings);
+                    let metadata = lines.into_iter().find(|line| line.get("metaData").is_some()).unwrap();
+                    kit.log(COMMITS as i64 + 1, &[metadata]).await;
+                    lake.days(1);
+                })
+            },
+            false,
+        ),
+        (
+            "a checksum that counts otherwise",
+            |lake, _| {
+                Box::pin(async move {
+                    let name = format!("wh/t/_delta_log/{:020}.crc", COMMITS);
+                    lake.put(&name, json!({"numFiles": 2 * COMMITS, "tableSizeBytes": 8 * COMMITS}).to_string()).await;
+                })
+            },
+            true,
+        ),
+    ];
+    for (name, change, goes_on) in changes {
+        let mut found = Vec::new();
+        for remembers in [true, false] {
+            let lake = Lake::new();
+            let kit = delta_table(&lake, json!({})).await;
+            if remembers {
+                counted(&lake, Mode::DryRun).await;
+            }
+            if remembers || name != "a torn memory" {
+                change(&lake, kit.clone()).await;
+            }
+            let (record, usage) = counted(&lake, Mode::DryRun).await;
+            if remembers {
+                assert_eq!(usage.gets <= 5, goes_on, "{name}: {usage:?}");
+            }
+            found.push((lake.decisions(&record).await, record.pointer.clone(), record.facts.retention_ms));
+        }
+        assert!(found[0] == found[1], "{name}: {:?}", found[0].1);
+    }
+}
+
+/// Files of the change feed are in no state: what commits say of them is remembered as well.
+#[tokio::test]
+async fn change_files_of_commits_that_are_remembered_stay() {
+    let lake = Lake::new();
+    let kit = lake.delta("t", "wh/t", &creation_of(TABLE_ID, &[], json!({"delta.enableChangeDataFeed": "true"}))).await;
+    lake.optimize("t", json!({"orphanFileRetentionPeriodInDays": 1})).await;
+    advance(&lake.world.clock, 1);
+    for name in ["named", "unnamed"] {
+        lake.put(&format!("wh/t/_change_data/{name}.parquet"), "x").await;
+    }
+    lake.days(9);
+    let cdc =
+        json!({"cdc": {"path": "_change_data/named.parquet", "size": 1, "partitionValues": {}, "dataChange": false}});
+    kit.log(1, &[append_info(), cdc]).await;
+    counted(&lake, Mode::DryRun).await;
+    let (record, usage) = counted(&lake, Mode::Ordinary).await;
+    assert_eq!((usage.gets, record.totals.deleted.count), (4, 1));
+    assert!(lake.keys().contains("wh/t/_change_data/named.parquet"));
+    lake.days(9);
+    assert_eq!(counted(&lake, Mode::Ordinary).await.0.totals.deleted.count, 1);
+}
+
+/// Metadata files that the current one does not name any more are opened once.
+#[tokio::test]
+async fn old_metadata_files_are_opened_once() {
+    let lake = Lake::new();
+    let mut table = table(&lake).await;
+    for number in 0..30 {
+        let mut stale = table.metadata.clone();
+        stale["last-updated-ms"] = (START_MS - 5 - number).into();
+        lake.put(&format!("wh/t/metadata/{number:05}-old.metadata.json"), stale.to_string()).await;
+    }
+    let (first, _) = counted(&lake, Mode::DryRun).await;
+    let (second, usage) = counted(&lake, Mode::DryRun).await;
+    assert_eq!(usage.gets, 3);
+    assert_eq!(lake.decisions(&first).await, lake.decisions(&second).await);
+    // Another one in its place is another one: it may be a commit under way.
+    let mut newer = table.metadata.clone();
+    newer["last-updated-ms"] = (lake.world.clock.now_ms() + 5).into();
+    lake.put("wh/t/metadata/00007-old.metadata.json", newer.to_string()).await;
+    let (third, usage) = counted(&lake, Mode::DryRun).await;
+    assert!((4..=6).contains(&usage.gets), "{usage:?}");
+    assert_eq!(lake.decisions(&third).await["wh/t/metadata/00007-old.metadata.json"].0, "keep");
+    table.append(&["new.parquet"]).await;
+    let (_, usage) = counted(&lake, Mode::DryRun).await;
+    assert!(usage.gets <= 7, "{usage:?}");
+}
+
+/// What a clone removed it can still be asked for: its source keeps the file in every run, also in those that believe that
+/// the clone's log says nothing new.
+#[tokio::test]
+async fn what_a_clone_removed_stays_in_its_source() {
+    let lake = Lake::new();
+    lake.delta("t", "wh/t", &creation_of(TABLE_ID, &[], json!({}))).await;
+    lake.optimize("t", json!({})).await;
+    let settings = json!({"delta.deletedFileRetentionDuration": "interval 60 days"});
+    let clone = lake.delta("u", "wh/u", &creation_of("22222222-2222-4222-8222-222222222222", &[], settings)).await;
+    advance(&lake.world.clock, 1);
+    for name in ["shared", "orphan"] {
+        lake.put(&format!("wh/t/{name}.parquet"), "data").await;
+    }
+    let (uri, now_ms) = ("s3://lake/wh/t/shared.parquet", lake.world.clock.now_ms());
+    clone.log(1, &[append_info(), add_line(uri, 4)]).await;
+    clone.log(2, &[append_info(), remove_line(uri, now_ms)]).await;
+    lake.days(20);
+    let (record, _) = counted(&lake, Mode::Ordinary).await;
+    assert_eq!(record.totals.deleted.count, 1);
+    for _ in 0..2 {
+        lake.days(10);
+        assert_eq!(counted(&lake, Mode::Ordinary).await.0.totals.deleted.count, 0);
+    }
+    assert!(lake.keys().contains("wh/t/shared.parquet"));
+    lake.days(30);
+    assert_eq!(counted(&lake, Mode::Ordinary).await.0.totals.deleted.count, 1, "the clone's own retention is over");
 }

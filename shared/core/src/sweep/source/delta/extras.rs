@@ -3,27 +3,24 @@
 
 use std::collections::HashSet;
 
+use super::gathering::{self, ChangeFiles, Facts};
+use super::packed::CommitFacts;
 use super::{DeltaSource, UNIFORM_DIR};
+use crate::delta::Version;
 use crate::delta::log::{LogEntry, LogListing};
-use crate::delta::snapshot::read_commits;
-use crate::delta::{Snapshot, Version};
+use crate::delta::outline::{Outline, read_each};
 use crate::iceberg::{IcebergError, load_metadata};
 use crate::store::ObjectKey;
 use crate::sweep::delays::RECENT_MS;
 use crate::sweep::refs::{Held, References};
-use crate::sweep::source::staged::files_of_path;
 use crate::sweep::source::{Role, Untold, UntoldPlace};
 use crate::sweep::survey::{Survey, first_page};
 use crate::sweep::{Refusal, RefusalReason, SweepError};
 
 /// Where files of the change feed lie.
 const CHANGE_DIR: &str = "_change_data";
-/// Commits held in memory when change files are looked for.
-const COMMITS_AT_ONCE: usize = 64;
 /// Newest commits whose files' ages show how long commits take.
-const DELAY_COMMITS: usize = 16;
-/// Operations whose files are older than their commits, and rightly so.
-const RE_ADDING: [&str; 3] = ["RESTORE", "CLONE", "CONVERT"];
+pub(super) const DELAY_COMMITS: usize = 16;
 /// Metadata files of UniForm that are opened once it is switched off; with more than these nothing there goes.
 const UNIFORM_MAX: usize = 200;
 /// What UniForm writes into every metadata file.
@@ -39,22 +36,37 @@ impl DeltaSource<'_> {
         let recent = listing.commits().filter(|(_, entry)| entry.last_modified_ms >= recent_ms);
         let mut recent: Vec<Version> = recent.map(|(version, _)| version).collect();
         let newest = recent.split_off(recent.len().saturating_sub(DELAY_COMMITS));
-        for commit in read_commits(self.ports.objects.as_ref(), &self.root, newest).await? {
-            // They add files that were committed before, here or elsewhere.
-            if commit.actions.operation().is_some_and(|operation| RE_ADDING.contains(&operation)) {
-                continue;
-            }
-            // What was there before has another vector now; its age says nothing.
-            let replaced: HashSet<&str> = commit.actions.removes.iter().map(|remove| remove.path.as_str()).collect();
-            for add in commit.actions.adds.iter().filter(|add| add.data_change) {
-                if replaced.contains(add.path.as_str()) {
-                    continue;
-                }
-                if let Ok(files) = files_of_path(&self.root, &add.path, None) {
-                    files.iter().for_each(|at| self.delays.expect(at, commit.last_modified_ms, self.now_ms));
-                }
+        let is_measured = |facts: &CommitFacts| facts.added.is_some();
+        self.learn(listing, newest.iter().copied(), is_measured).await?;
+        for version in newest {
+            let Some(entry) = listing.commit(version) else { continue };
+            let added = self.facts.get(&version).and_then(|facts| facts.added.as_ref());
+            for file in added.into_iter().flatten() {
+                self.delays.expect_hash(|| *file, entry.last_modified_ms, self.now_ms);
             }
         }
+        // Of older ones nobody asks again.
+        let oldest = listing.latest().0.saturating_sub(2 * DELAY_COMMITS as i64);
+        self.facts.iter_mut().filter(|(version, _)| version.0 < oldest).for_each(|(_, facts)| facts.added = None);
+        Ok(())
+    }
+
+    /// Reads commits of which not enough is known.
+    async fn learn(
+        &mut self,
+        listing: &LogListing,
+        versions: impl Iterator<Item = Version>,
+        is_enough: impl Fn(&CommitFacts) -> bool,
+    ) -> Result<(), SweepError> {
+        let wanted: Vec<Version> =
+            versions.filter(|version| !self.facts.get(version).is_some_and(&is_enough)).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let mut facts = Facts::new(&self.root, self.now_ms, DELAY_COMMITS);
+        let read = read_each(self.ports.objects.as_ref(), &self.root, listing, wanted, &mut facts).await;
+        facts.or_refused(read)?;
+        self.facts.extend(facts.finish());
         Ok(())
     }
 
@@ -70,7 +82,7 @@ impl DeltaSource<'_> {
     pub(super) async fn add_change_files(
         &mut self,
         listing: &LogListing,
-        snapshot: &Snapshot,
+        snapshot: &Outline,
         retention_ms: i64,
         references: &mut References,
     ) -> Result<(), SweepError> {
@@ -103,13 +115,16 @@ impl DeltaSource<'_> {
         let mut leaves_home = false;
         let recent = listing.commits().filter(|(_, entry)| is_recent(entry));
         let recent: Vec<Version> = recent.map(|(version, _)| version).collect();
-        for versions in recent.chunks(COMMITS_AT_ONCE) {
-            for commit in read_commits(self.ports.objects.as_ref(), &self.root, versions.to_vec()).await? {
-                for cdc in &commit.actions.cdc {
-                    let files = files_of_path(&self.root, &cdc.path, None).map_err(|why| self.unresolved(&why))?;
-                    files.iter().for_each(|at| references.add(at));
-                    leaves_home |= files.iter().any(|at| self.root.relative(at).is_none());
-                }
+        if self.role == Role::Other {
+            let mut changes = ChangeFiles { root: &self.root, references, leaves_home: false };
+            let read = read_each(self.ports.objects.as_ref(), &self.root, listing, recent, &mut changes).await;
+            read.map_err(|error| gathering::refused(&self.root, error))?;
+            leaves_home = changes.leaves_home;
+        } else {
+            self.learn(listing, recent.iter().copied(), |_| true).await?;
+            for facts in recent.iter().filter_map(|version| self.facts.get(version)) {
+                let [exact, loose] = &facts.changes;
+                references.add_hashed(exact, loose);
             }
         }
         if let Some(untold) = self.untold.as_mut().filter(|_| leaves_home) {
