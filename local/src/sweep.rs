@@ -20,6 +20,8 @@ pub enum SweepCommandError {
     Call(#[from] CallError),
     #[error("the run was refused: {0}")]
     Failed(String),
+    #[error("{key} was not restored: {why}")]
+    NotRestored { key: String, why: String },
 }
 
 /// Starts a run and follows it to its end, or does what else was asked.
@@ -81,7 +83,24 @@ async fn restore(args: &RestoreArgs) -> Result<(), SweepCommandError> {
         say(args.json, &queued, || format!("{} is queued.", text(&queued, "run_id")));
         return Ok(());
     }
-    finish(&follow(&catalog, Of::Table(table), text(&queued, "run_id")).await?, args.json)
+    let run = follow(&catalog, Of::Table(table), text(&queued, "run_id")).await?;
+    finish(&run, args.json)?;
+    match args.key.as_deref().filter(|_| !is_back(&run)) {
+        Some(key) => Err(SweepCommandError::NotRestored { key: key.to_owned(), why: reasons_of(&run) }),
+        None => Ok(()),
+    }
+}
+
+/// Whether the one file that was asked for is there now.
+fn is_back(run: &Value) -> bool {
+    let exists = run.get("spared").and_then(|spared| spared.get("exists")).is_some();
+    exists || run.get("restored").is_some_and(|tally| count(tally, "count") > 0)
+}
+
+fn reasons_of(run: &Value) -> String {
+    let spared = run.get("spared").and_then(Value::as_object).into_iter().flatten();
+    let names: Vec<&str> = spared.map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() { "not_found".to_owned() } else { names.join(", ") }
 }
 
 /// Whose runs.
@@ -157,7 +176,7 @@ pub async fn explain(args: &ExplainArgs) -> Result<(), CallError> {
     let answer = catalog.sweeps(Method::POST, table, &["explain-sweep"], Some(&body)).await?;
     say(args.json, &answer, || {
         if answer.get("exists") == Some(&Value::Bool(false)) {
-            return format!("{}: there is no such object (referenced: {})", args.key, text(&answer, "held"));
+            return absent(&args.key, &answer);
         }
         format!(
             "{}: {}, {} ({})\n  {} bytes, {} old, judged by {}",
@@ -171,6 +190,24 @@ pub async fn explain(args: &ExplainArgs) -> Result<(), CallError> {
         )
     });
     Ok(())
+}
+
+/// What is said of an object that is not there.
+fn absent(key: &str, answer: &Value) -> String {
+    let kept = answer.get("kept").cloned().unwrap_or_default();
+    let held = text(answer, "held");
+    match text(&kept, "in") {
+        "" => format!("{key}: there is no such object (referenced: {held})"),
+        "quarantine" => format!(
+            "{key}: run {} moved it to quarantine (referenced: {held})\n  it is {} until it is restored or expires there",
+            text(&kept, "run_id"),
+            text(&kept, "place")
+        ),
+        "delete_marker" if text(&kept, "note").is_empty() => {
+            format!("{key}: run {} hid it behind a delete marker (referenced: {held})", text(&kept, "run_id"))
+        }
+        _ => format!("{key}: it is not there (referenced: {held})\n  {}", text(&kept, "note")),
+    }
 }
 
 fn say(is_json: bool, answer: &Value, words: impl FnOnce() -> String) {
@@ -260,12 +297,17 @@ impl Pace {
 
 /// What a run came to, as a table.
 fn closing(run: &Value) -> String {
+    let is_restore = text(run, "mode") == "restore";
+    // What restores lists no table.
+    let objects = match is_restore {
+        true => format!("{} files restored", run.get("restored").map_or(0, |tally| count(tally, "count"))),
+        false => format!("{} objects", count(run, "listed")),
+    };
     let mut lines = vec![format!(
-        "{} {} {}: {} objects under {}",
+        "{} {} {}: {objects} under {}",
         text(run, "mode"),
         text(run, "run_id"),
         text(run, "state"),
-        count(run, "listed"),
         text(run, "scope")
     )];
     let row = |name: &str, tally: &Value| {
@@ -277,7 +319,7 @@ fn closing(run: &Value) -> String {
         }
     };
     tallies("by_reason", "");
-    tallies("spared", if text(run, "mode") == "restore" { "not restored: " } else { "not deleted: " });
+    tallies("spared", if is_restore { "not restored: " } else { "not deleted: " });
     if let Some(deleted) = run.get("deleted").filter(|_| !matches!(text(run, "mode"), "dry_run" | "restore")) {
         let way = if text(run, "undo") == "quarantine" { "moved to quarantine" } else { "deleted" };
         lines.push(row(way, deleted));
@@ -367,6 +409,17 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
+        let run = json!({"mode": "restore", "run_id": "r", "state": "completed", "listed": 0, "scope": "s3://b/t",
+            "restored": {"count": 8, "size_bytes": 80}, "spared": {"gone": {"count": 1, "size_bytes": 4}}});
+        let told = closing(&run);
+        assert!(told.starts_with("restore r completed: 8 files restored under s3://b/t"), "{told}");
+        assert!(told.contains("not restored: gone") && is_back(&run), "{told}");
+        let run = json!({"mode": "restore", "restored": null, "spared": {"not_found": {"count": 1}}});
+        assert_eq!((is_back(&run), reasons_of(&run).as_str()), (false, "not_found"));
+        assert!(is_back(&json!({"spared": {"exists": {"count": 1}}})));
+        let place = json!({"held": "no", "kept": {"in": "quarantine", "place": "q/k", "run_id": "r"}});
+        assert!(absent("k", &place).contains("it is q/k until"), "{}", absent("k", &place));
+        assert!(absent("k", &json!({"held": "no", "kept": null})).contains("no such object"));
         assert_eq!(
             [59_000, 61_000, 7_260_000, 90_000_000].map(duration),
             ["59 s", "1 min 1 s", "2 h 1 min", "1 d 1 h"]

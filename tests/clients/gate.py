@@ -38,7 +38,8 @@ class Gate:
 
     def watch(self, moment=None):
         """From now on notes what passes. At a `moment`, (kind, which of them from 1, "before" or "after"), nothing more passes: the
-        request has not reached the server, or its answer does not reach the function."""
+        request has not reached the server, or its answer does not reach the function. At one that is "lost", only this
+        answer is: its connection ends, and others go on."""
         with self.lock:
             self.seen, self.moment = [], moment
             self.reached.clear()
@@ -63,7 +64,7 @@ class Gate:
         except OSError:
             near.close()
             return
-        state = {"is_held": False}
+        state = {"is_held": False, "is_lost": False}
         threading.Thread(target=self._answers, args=(far, near, state), daemon=True).start()
         while data := receive(near):
             verdict = self._note(data)
@@ -71,6 +72,7 @@ class Gate:
                 self.reached.set()
                 break
             state["is_held"] = state["is_held"] or verdict == "after"
+            state["is_lost"] = state["is_lost"] or verdict == "lost"
             if not send(far, data):
                 break
         end(far)
@@ -81,6 +83,9 @@ class Gate:
                 # It was done, and nobody hears of it.
                 self.reached.set()
                 return
+            if state["is_lost"]:
+                end(far)
+                break
             if not send(near, data):
                 break
         end(near)

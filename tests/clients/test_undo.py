@@ -126,7 +126,8 @@ def test_files_go_to_quarantine_and_come_back_and_expire(iceberg, own_clients):
     own_clients.server.advance_clock("4d")
     run = iceberg.run(mode="ordinary", sightings=1)
     own_clients.s3.put_object(Bucket=LAKE, Key=orphan, Body=b"written anew")
-    assert set(outcomes(iceberg, restored(iceberg, own_clients, "--run", run["run_id"])).values()) == {"exists"}
+    told = restored(iceberg, own_clients, "--run", run["run_id"])
+    assert outcomes(iceberg, told) == {orphan: "exists"} and told["spared"]["exists"]["count"] == 1, told
     assert body(own_clients, orphan) == b"written anew"
 
     waits, lines = iceberg.dry_run(sightings=1)

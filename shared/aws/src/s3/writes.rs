@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use aws_sdk_s3::config::Builder;
 use aws_sdk_s3::operation::copy_object::CopyObjectError;
 use aws_sdk_s3::operation::delete_object::DeleteObjectError;
+use aws_sdk_s3::operation::delete_objects::DeleteObjectsError;
 use aws_sdk_s3::operation::put_object::PutObjectError;
 use aws_sdk_s3::presigning::PresigningConfig;
 use aws_sdk_s3::primitives::ByteStream;
@@ -162,8 +163,8 @@ impl Objects for S3Objects {
         Ok(PresignedPut { url: request.uri().to_owned(), headers })
     }
 
-    /// The SDK repeats the request after a lost answer. An object that the first attempt deleted then comes back as
-    /// [`Deleted::Changed`] where it had a condition: its absence is known, who caused it is not.
+    /// Not repeated unless S3 refused it unseen: after a lost answer the second attempt would find the objects gone, and
+    /// report what this very call deleted as [`Deleted::Changed`]. So `Unavailable` leaves open which of them are gone.
     async fn delete_batch(&self, bucket: &str, doomed: &[Doomed]) -> Result<Vec<Deleted>, ObjectError> {
         let operation = format!("delete_batch s3://{bucket}");
         check_delete_batch(bucket, doomed, &operation)?;
@@ -180,6 +181,8 @@ impl Objects for S3Objects {
             .delete_objects()
             .bucket(bucket)
             .delete(delete)
+            .customize()
+            .config_override(Builder::new().retry_classifier(RefusedOnly::<DeleteObjectsError>::new()))
             .send()
             .await
             .map_err(|error| store_error(&operation, &format!("s3://{bucket}"), &error))?;

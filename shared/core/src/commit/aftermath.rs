@@ -121,6 +121,7 @@ async fn judge(
     let (refusal, warnings) = match refusal {
         Some(refusal) => match restored::look_for(ctx, &view.root, &candidate).await? {
             Found::Back(returned) => (Some(refusal), [warnings, returned].concat()),
+            Found::NothingMissing => (Some(refusal), warnings),
             Found::Trouble(text) => (Some(refusal), [warnings, vec![text]].concat()),
         },
         None => (None, warnings),

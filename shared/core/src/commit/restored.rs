@@ -16,8 +16,9 @@ use crate::delta::deletion_vector::{Place, locate};
 use crate::delta::path::Reach;
 use crate::location::Location;
 use crate::store::{ObjectError, ObjectKey};
-use crate::sweep::SweepError;
-use crate::sweep::undo::{self, Undone};
+use crate::sweep::recover::{Recovered, recover};
+use crate::sweep::undo::Undone;
+use crate::sweep::{Interruption, SweepError};
 
 /// Reasons of refusals that only say that something is not there.
 const MISSING: [&str; 2] = ["FILE_MISSING", "DELETION_VECTOR_MISSING"];
@@ -26,10 +27,13 @@ const NAMED_MAX: usize = 20;
 
 /// Looks for the files that a commit was refused for. Answers what came back, to be said in the verdict: the files are to be
 /// looked at again. Costs nothing where something else was wrong; otherwise one HEAD for each file of the commit, and what
-/// [`undo::recover`] costs.
+/// [`recover`] costs.
+///
+/// Two may judge a commit at once, or a restore run may be at the same files: that a file is there again counts as much as
+/// having brought it back.
 ///
 /// # Errors
-/// The same refusal, where nothing came back, with what stood in the way; a store that does not answer.
+/// The same refusal, where nothing is back, with what stood in the way; a store that does not answer.
 pub(super) async fn bring_back(
     ctx: Context<'_>,
     root: &Location,
@@ -43,6 +47,10 @@ pub(super) async fn bring_back(
     match look_for(ctx, root, candidate).await? {
         Found::Back(warnings) if !warnings.is_empty() => Ok(warnings),
         Found::Back(_) => Err(refusal.into()),
+        Found::NothingMissing => {
+            let named = refusal.place.file.as_deref().unwrap_or("a file of the commit");
+            Ok(vec![clip(&format!("{named} was missing a moment ago and is there again"))])
+        }
         Found::Trouble(text) => {
             refusal.message = clip(&format!("{}; {text}", refusal.message));
             Err(refusal.into())
@@ -53,8 +61,10 @@ pub(super) async fn bring_back(
 /// What a look came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A warning for each file that came back.
+    /// A warning for each file that is back.
     Back(Vec<String>),
+    /// Every file is there.
+    NothingMissing,
     /// Why it cannot be told, or not be done.
     Trouble(String),
 }
@@ -64,20 +74,24 @@ pub(super) async fn look_for(ctx: Context<'_>, root: &Location, candidate: &Cand
     ctx.check_time("looking for files that a sweep took away", CLAIM_MS)?;
     let missing = missing_of(ctx, root, candidate).await?;
     if missing.is_empty() {
-        return Ok(Found::Back(Vec::new()));
+        return Ok(Found::NothingMissing);
     }
     let ports = ctx.ports();
     let tables = tables_at(&*ports.items, &*ports.clock, root).await;
     let tables = tables.map_err(|error| CommitError::Catalog(error.to_string()))?;
     let tables: Vec<String> = tables.into_iter().map(|located| located.table.table_id.to_string()).collect();
-    let found = match undo::recover(ctx.app, &tables, &missing).await {
+    let found = match recover(ctx.app, &tables, &missing, ctx.deadline).await {
         Ok(found) => found,
+        Err(SweepError::Interrupted(Interruption::TimeLimit)) => {
+            let left_ms = ctx.deadline.left_ms(&*ports.clock);
+            return Err(CommitError::OutOfTime { step: "restoring files that a sweep took away", left_ms });
+        }
         Err(SweepError::Store(error)) if error.is_retryable() => return Err(error.into()),
         Err(error) => return Ok(Found::Trouble(format!("whether a sweep took it away cannot be told: {error}"))),
     };
     let mut warnings = Vec::new();
     let mut trouble = None;
-    for (at, undone) in found {
+    for Recovered { at, undone, .. } in found {
         match undone {
             Undone::Restored => {
                 tracing::info!(%root, key = %at.key, "a file that a sweep had taken away is named by a commit and is back");
@@ -86,7 +100,8 @@ pub(super) async fn look_for(ctx: Context<'_>, root: &Location, candidate: &Cand
             Undone::Failed(error) => {
                 trouble = Some(format!("a sweep took {} away, and it cannot be restored: {error}", at.key));
             }
-            Undone::Exists | Undone::Gone | Undone::NotRecoverable => {}
+            Undone::Exists => warnings.push(format!("{} was missing a moment ago and is there again", at.key)),
+            Undone::Gone | Undone::NotRecoverable | Undone::NotFound | Undone::Staged => {}
         }
     }
     let more = warnings.len().saturating_sub(NAMED_MAX);

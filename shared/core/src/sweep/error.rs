@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::DirectoryError;
 use crate::iceberg::IcebergError;
-use crate::store::{DecodeError, ObjectError, StoreError, StoreErrorKind, WriteError};
+use crate::store::{DecodeError, ObjectError, ObjectKey, StoreError, StoreErrorKind, WriteError};
 
 /// Why a whole run is refused. The name goes into the run's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -117,11 +117,13 @@ fn refusal_of(error: &StoreError) -> Option<Refusal> {
 pub struct Refusal {
     pub reason: RefusalReason,
     pub detail: String,
+    /// The object that is not there, where that is the reason: it may come back.
+    pub missing: Option<Box<ObjectKey>>,
 }
 
 impl Refusal {
     pub fn new(reason: RefusalReason, detail: impl Into<String>) -> Self {
-        Self { reason, detail: detail.into() }
+        Self { reason, detail: detail.into(), missing: None }
     }
 }
 
@@ -244,7 +246,11 @@ impl From<IcebergError> for SweepError {
             IcebergError::UnresolvedPath { .. } => RefusalReason::UnresolvedPath,
             IcebergError::Store(error) => return Self::of_objects(error.clone()),
         };
-        Refusal::new(reason, error.to_string()).into()
+        let mut refusal = Refusal::new(reason, error.to_string());
+        if let IcebergError::Missing { at, .. } = error {
+            refusal.missing = Some(Box::new(at));
+        }
+        refusal.into()
     }
 }
 
@@ -275,7 +281,6 @@ impl From<ObjectError> for SweepError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::ObjectKey;
 
     #[test]
     fn failures_of_stores_are_tried_again_or_end_the_run() {

@@ -18,7 +18,7 @@
 //! followed by one that goes on from the last record.
 //!
 //! What a run takes away can come back (`undo`): from behind the delete markers of a bucket with versions, or from the
-//! bucket's quarantine, until it expires there under the same guards.
+//! bucket's quarantine, until it expires there under the same guards; `recover` finds what somebody needs.
 
 mod blob;
 mod catalog;
@@ -36,6 +36,7 @@ pub mod optimizer;
 mod page;
 pub mod plan;
 mod ranges;
+pub mod recover;
 mod refs;
 pub mod report;
 pub mod rest;
@@ -44,7 +45,7 @@ mod sightings;
 mod source;
 mod survey;
 #[cfg(test)]
-mod testkit;
+pub(crate) mod testkit;
 #[cfg(test)]
 mod tests;
 pub mod undo;

@@ -183,7 +183,11 @@ fn by_folder(html: &mut String, folders: &BTreeMap<String, Folder>) {
 }
 
 fn outcomes(html: &mut String, run: &RunRecord) {
-    html.push_str("<h2>What became of the orphans</h2>");
+    let is_restore = run.mode == super::Mode::Restore;
+    html.push_str(match is_restore {
+        true => "<h2>What came back</h2>",
+        false => "<h2>What became of the orphans</h2>",
+    });
     if run.mode == super::Mode::DryRun {
         html.push_str("<p>A dry run deletes nothing.</p>");
         return;
@@ -191,9 +195,12 @@ fn outcomes(html: &mut String, run: &RunRecord) {
     html.push_str(
         "<table id=\"outcomes\"><thead><tr><th>Outcome</th><th class=\"n\">Objects</th><th class=\"n\">Size</th></tr></thead><tbody>",
     );
-    let deleted = [("deleted", &run.totals.deleted)];
+    let way = if run.facts.undo.as_deref() == Some("quarantine") { "moved to quarantine" } else { "deleted" };
+    let deleted = [(way, &run.totals.deleted)].into_iter().filter(|_| !is_restore);
     let spared = run.totals.spared.iter().map(|(name, tally)| (name.as_str(), tally));
-    for (name, tally) in deleted.into_iter().chain(spared) {
+    let others = [("expired in quarantine", run.facts.expired.as_ref()), ("restored", run.facts.restored.as_ref())];
+    let others = others.into_iter().filter_map(|(name, tally)| Some((name, tally?)));
+    for (name, tally) in deleted.chain(spared).chain(others) {
         let _ = write!(
             html,
             "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
@@ -215,6 +222,12 @@ fn facts(html: &mut String, run: &RunRecord) {
     row("Judged by", run.pointer.clone().unwrap_or_default());
     if let Some(retention_ms) = run.facts.retention_ms {
         row("Retention", format!("{} hours", retention_ms / 3_600_000));
+    }
+    match run.facts.undo.as_deref() {
+        Some("delete_markers") => row("Undo", "behind delete markers: the bucket keeps versions".to_owned()),
+        Some("quarantine") => row("Undo", "from the bucket's quarantine, until it expires there".to_owned()),
+        Some("none") => row("Undo", "what is deleted is gone for good".to_owned()),
+        _ => {}
     }
     if let Some((ended_ms, started_ms)) = run.ended_ms.zip(run.started_ms) {
         let slices = if run.attempts == 1 { "slice" } else { "slices" };
@@ -244,7 +257,9 @@ pub fn render(run: &RunRecord, folders: &BTreeMap<String, Folder>) -> String {
     html.push_str("<h2>The run</h2><table id=\"facts\"><tbody>");
     facts(&mut html, run);
     html.push_str("</tbody></table>");
-    by_reason(&mut html, run);
+    if run.mode != super::Mode::Restore {
+        by_reason(&mut html, run);
+    }
     by_folder(&mut html, folders);
     outcomes(&mut html, run);
     html.push_str("</body></html>\n");
@@ -306,6 +321,32 @@ mod tests {
         assert!(!html.contains("id=\"folders\"") && !html.contains(">Note<"));
         let noted = render(&RunRecord { reason: Some("fuse <".into()), ..record() }, &BTreeMap::new());
         assert!(noted.contains("<th>Note</th><td class=\"key\">fuse &lt;</td>"));
+    }
+
+    #[test]
+    fn what_can_come_back_and_what_came_is_said() {
+        let mut run = RunRecord { mode: Mode::Ordinary, ..record() };
+        run.facts.undo = Some("quarantine".into());
+        run.totals.deleted.add(3);
+        run.facts.expired = Some(Tally { count: 21, size_bytes: 5 });
+        run.facts.restored = Some(Tally { count: 1_234, size_bytes: 2048 });
+        let html = render(&run, &BTreeMap::new());
+        for part in [
+            "<th>Undo</th><td class=\"key\">from the bucket&#39;s quarantine",
+            "<td>moved to quarantine</td><td class=\"n\">1<",
+            "<td>expired in quarantine</td><td class=\"n\">21<",
+            "<td>restored</td><td class=\"n\">1,234</td><td class=\"n\">2.0 KiB<",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        let mut back = RunRecord { mode: Mode::Restore, ..record() };
+        back.facts.restored = run.facts.restored;
+        back.totals.spared.entry("gone".into()).or_default().add(1);
+        let html = render(&back, &BTreeMap::new());
+        assert!(
+            html.contains("What came back") && html.contains("<td>gone</td>") && html.contains("<td>restored</td>")
+        );
+        assert!(!html.contains("id=\"reasons\"") && !html.contains("deleted"), "{html}");
     }
 
     #[test]

@@ -36,6 +36,9 @@ pub fn part_key(reports: &Location, record: &RunRecord, part: Part) -> ObjectKey
     run_folder(reports, record).object(&part.name())
 }
 
+/// How the names of all parts begin that say what became of orphans.
+pub const OUTCOMES: &str = "outcomes-";
+
 /// One part of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -47,7 +50,7 @@ impl Part {
     fn name(self) -> String {
         match self {
             Part::Judged { attempt, number } => format!("{attempt:03}-judged-{number:05}.jsonl"),
-            Part::Outcomes { number } => format!("outcomes-{number:05}.jsonl"),
+            Part::Outcomes { number } => format!("{OUTCOMES}{number:05}.jsonl"),
         }
     }
 }

@@ -14,6 +14,7 @@ mod saving;
 mod signs;
 mod stored;
 mod strangers;
+mod unsure;
 
 use super::items::{Cancellation, Lease, OptimizerItem, Progress, RunRecord, RunState};
 use super::source::entry_of;

@@ -6,12 +6,13 @@
 
 use serde_json::Value;
 
+use crate::delta::log::{LOG_DIR, STAGED_DIR};
 use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::location::Location;
 use crate::ports::{App, Settings};
 use crate::store::{
-    ETag, GetOptions, ListRequest, ObjectError, ObjectKey, Objects, StoreError, StoreErrorKind, VersionId, VersionMark,
-    VersionRequest, VersionState, Versioning,
+    ETag, GetOptions, ListedVersion, ObjectError, ObjectKey, Objects, StoreError, StoreErrorKind, VersionId,
+    VersionMark, VersionRequest, VersionState,
 };
 use crate::sweep::items::RunRecord;
 use crate::sweep::report::{Part, part_key};
@@ -44,6 +45,12 @@ impl Way {
             Way::Never => "none",
         }
     }
+}
+
+/// Whether this is the key of a staged commit: an object there raises an event, and is judged.
+pub fn is_staged(key: &str) -> bool {
+    let folder = format!("{LOG_DIR}/{STAGED_DIR}/");
+    key.starts_with(&folder) || key.contains(&format!("/{folder}"))
 }
 
 /// The quarantine of a bucket.
@@ -139,6 +146,10 @@ pub enum Undone {
     Gone,
     /// It was deleted where nothing is kept.
     NotRecoverable,
+    /// No run took it, and it is not there.
+    NotFound,
+    /// A staged commit, which is left where it lies: back at its place it would be judged anew, whatever became of it.
+    Staged,
     /// The store does not do it, in its words.
     Failed(String),
 }
@@ -150,6 +161,8 @@ impl Undone {
             Undone::Exists => "exists",
             Undone::Gone => "gone",
             Undone::NotRecoverable => "not_recoverable",
+            Undone::NotFound => "not_found",
+            Undone::Staged => "staged_commit_not_restored",
             Undone::Failed(_) => "failed",
         }
     }
@@ -167,7 +180,7 @@ fn failed(error: ObjectError) -> Result<Undone, StoreError> {
     }
 }
 
-async fn exists(objects: &dyn Objects, at: &ObjectKey) -> Result<bool, ObjectError> {
+pub(super) async fn exists(objects: &dyn Objects, at: &ObjectKey) -> Result<bool, ObjectError> {
     match objects.head(at).await {
         Ok(_) => Ok(true),
         Err(ObjectError::NotFound(_)) => Ok(false),
@@ -198,6 +211,13 @@ pub async fn restore_copy(
         }
         Err(ObjectError::NotFound(_)) => (false, String::new()),
         Err(ObjectError::PreconditionFailed(_)) => (true, format!("{place} is not what was put there")),
+        // Somebody is bringing it back at this moment, and may be done.
+        Err(error @ ObjectError::ConditionalConflict(_)) => {
+            return match exists(objects, to).await {
+                Ok(true) => Ok(Undone::Exists),
+                _ => failed(error),
+            };
+        }
         Err(error) => return failed(error),
     };
     match exists(objects, to).await {
@@ -206,6 +226,17 @@ pub async fn restore_copy(
         Ok(false) => Ok(Undone::Gone),
         Err(error) => failed(error),
     }
+}
+
+/// The newest version of a key and the one before it: one LIST of versions.
+pub(super) async fn newest_versions(
+    objects: &dyn Objects,
+    at: &ObjectKey,
+) -> Result<(Option<ListedVersion>, Option<ListedVersion>), ObjectError> {
+    let request = VersionRequest { bucket: at.bucket.clone(), prefix: at.key.clone(), after: None, max_keys: 2 };
+    let page = objects.list_versions(&request).await?;
+    let mut versions = page.versions.into_iter().filter(|version| version.key == at.key);
+    Ok((versions.next(), versions.next()))
 }
 
 /// Removes the delete marker that hides exactly this object (or, without a tag, whatever object), if nothing came since:
@@ -219,13 +250,11 @@ pub async fn restore_marker(
     marker: &VersionId,
     etag: Option<&ETag>,
 ) -> Result<Undone, StoreError> {
-    let request = VersionRequest { bucket: at.bucket.clone(), prefix: at.key.clone(), after: None, max_keys: 2 };
-    let page = match objects.list_versions(&request).await {
-        Ok(page) => page,
+    let (newest, hidden) = match newest_versions(objects, at).await {
+        Ok(versions) => versions,
         Err(error) => return failed(error),
     };
-    let mut versions = page.versions.iter().filter(|version| version.key == at.key);
-    let (newest, hidden) = (versions.next(), versions.next());
+    let (newest, hidden) = (newest.as_ref(), hidden.as_ref());
     let is_ours = newest.is_some_and(|one| one.id == *marker && one.state == VersionState::DeleteMarker);
     let is_same = hidden.is_some_and(
         |one| matches!(&one.state, VersionState::Object { etag: found, .. } if etag.is_none_or(|etag| found == etag)),
@@ -263,8 +292,12 @@ pub async fn restore(objects: &dyn Objects, bucket: &str, removal: &Removal) -> 
 
 /// The files that a part of a run's report says were taken away.
 pub async fn removals(app: &App, run: &RunRecord, number: i64) -> Result<Vec<Removal>, SweepError> {
-    let at = part_key(&app.settings.reports, run, Part::Outcomes { number });
-    let part = match app.ports.objects.get(&at, &GetOptions::default()).await {
+    removals_in(app, &part_key(&app.settings.reports, run, Part::Outcomes { number })).await
+}
+
+/// The same, of a part by its place.
+pub(super) async fn removals_in(app: &App, part: &ObjectKey) -> Result<Vec<Removal>, SweepError> {
+    let part = match app.ports.objects.get(part, &GetOptions::default()).await {
         Ok(part) => part,
         // Counted, and never written: its number was passed over.
         Err(ObjectError::NotFound(_)) => return Ok(Vec::new()),
@@ -281,6 +314,13 @@ pub struct CutShort {
     pub run_id: String,
     from_ms: i64,
     to_ms: i64,
+}
+
+impl CutShort {
+    /// Whether a marker of that time may be this run's.
+    pub fn covers(&self, at_ms: i64) -> bool {
+        (self.from_ms..=self.to_ms).contains(&at_ms)
+    }
 }
 
 /// Runs among these that deleted and lost a worker, or of which nobody knows how they ended.
@@ -318,7 +358,7 @@ pub async fn unreported(
     let page = objects.list_versions(&request).await?;
     let markers = page.versions.into_iter().filter(|one| one.is_latest && one.state == VersionState::DeleteMarker);
     let found = markers.filter_map(|one| {
-        let run = cut.iter().find(|run| (run.from_ms..=run.to_ms).contains(&one.last_modified_ms))?;
+        let run = cut.iter().find(|run| run.covers(one.last_modified_ms))?;
         // What the file's size was is seen when it is back.
         let removal = Removal { key: one.key, size_bytes: 0, kept: Kept::Unreported { id: one.id } };
         Some((run.run_id.clone(), removal))
@@ -329,80 +369,6 @@ pub async fn unreported(
 /// Whether a run may have taken files away.
 pub fn has_removed(run: &RunRecord) -> bool {
     run.report.outcomes > 0 && run.mode.deletes()
-}
-
-/// Files that are wanted again: each that is missing is brought back from the quarantine of its bucket, or from behind
-/// the delete marker of a run on one of these tables. Answers those that were, and what stood in the way of others.
-///
-/// Costs one LIST for each missing file that is in no quarantine, and, in a bucket with versions, one GET for each part of
-/// the reports of the tables' runs; there, one LIST of versions for each file that none names, if a run lost a worker.
-///
-/// # Errors
-/// A store that does not answer.
-pub async fn recover(
-    app: &App,
-    tables: &[String],
-    missing: &[ObjectKey],
-) -> Result<Vec<(ObjectKey, Undone)>, SweepError> {
-    let objects = app.ports.objects.as_ref();
-    let (mut found, mut left) = (Vec::new(), Vec::new());
-    for at in missing {
-        match newest_copy(app, at).await? {
-            Some((place, etag)) => found.push((at.clone(), restore_copy(objects, &place, &etag, at).await?)),
-            None => left.push(at.clone()),
-        }
-    }
-    let Some(bucket) = left.first().map(|at| at.bucket.clone()) else { return Ok(found) };
-    if objects.versioning(&bucket).await? != Versioning::Enabled {
-        return Ok(found);
-    }
-    let mut cut = Vec::new();
-    for table_id in tables {
-        let runs = RunRecord::load_all(app.ports.items.as_ref(), table_id).await?;
-        cut.extend(cut_short(&runs, app.ports.clock.now_ms()));
-        for run in runs.iter().filter(|run| has_removed(run)) {
-            for number in (0..run.report.outcomes).rev() {
-                if left.is_empty() {
-                    return Ok(found);
-                }
-                for removal in removals(app, run, number).await? {
-                    let place = left.iter().position(|at| at.key == removal.key && at.bucket == bucket);
-                    let Some(place) = place.filter(|_| removal.kept != Kept::Nowhere) else { continue };
-                    let undone = restore(objects, &bucket, &removal).await?;
-                    // An older run's marker may lie below that of a newer one: only the newest counts.
-                    if undone != Undone::Gone {
-                        found.push((left.swap_remove(place), undone));
-                    }
-                }
-            }
-        }
-    }
-    for at in left.iter().filter(|at| !cut.is_empty() && at.bucket == bucket) {
-        let (hidden, _) = unreported(objects, &bucket, &at.key, None, &cut).await?;
-        // Byte order: what has this very key comes first.
-        let Some((_, removal)) = hidden.into_iter().find(|(_, removal)| removal.key == at.key) else { continue };
-        let undone = restore(objects, &bucket, &removal).await?;
-        if undone != Undone::Gone {
-            found.push((at.clone(), undone));
-        }
-    }
-    Ok(found)
-}
-
-/// The copy of a file that was put into quarantine last.
-async fn newest_copy(app: &App, at: &ObjectKey) -> Result<Option<(ObjectKey, ETag)>, SweepError> {
-    let quarantine = Quarantine::of(&app.settings, &at.bucket);
-    let request = ListRequest {
-        bucket: at.bucket.clone(),
-        prefix: quarantine.prefix(&format!("{}/", at.key)),
-        start_after: None,
-        max_keys: LIST_PAGE_MAX_KEYS,
-    };
-    let page = app.ports.objects.list(&request).await?;
-    let copies =
-        page.objects.into_iter().filter(|copy| quarantine.origin(&copy.key).is_some_and(|from| from.at == *at));
-    let newest = copies.max_by_key(|copy| copy.last_modified_ms);
-    Ok(newest.map(|copy| (ObjectKey::new(at.bucket.clone(), copy.key), copy.etag)))
 }
 
 #[cfg(test)]

@@ -91,6 +91,7 @@ fn decision() -> Value {
             "decision": { "type": "string", "enum": ["keep", "delete"] }, "reason": text, "because": text,
             "size_bytes": number, "last_modified_ms": number, "age_ms": number, "gate_ms": number, "retention_ms": number,
             "first_seen_ms": number, "candidate_since_ms": number, "findings": { "type": "array", "items": text },
+            "kept": { "type": ["object", "null"] },
         },
     })
 }

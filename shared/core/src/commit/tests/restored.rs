@@ -1,5 +1,7 @@
 //! Commits that name files which a sweep took away.
 
+use std::sync::{Arc, Mutex};
+
 use serde_json::{Value, json};
 
 use super::kit::{Kit, short};
@@ -8,12 +10,16 @@ use crate::commit::proposals;
 use crate::delta::Version;
 use crate::delta::testkit::append_info;
 use crate::store::ObjectKey;
-use crate::store::memory::Fault;
-use crate::store::{Deleted, Doomed, GetOptions, Objects, PutOptions, ReadObjects, StoreErrorKind, Versioning};
+use crate::store::memory::{Fault, MemoryObjects};
+use crate::store::{
+    Deleted, Doomed, GetOptions, Objects, PutOptions, ReadObjects, StoreErrorKind, VersionRequest, Versioning,
+};
 use crate::sweep::items::{RunRecord, RunState};
+use crate::sweep::recover::recover;
 use crate::sweep::report::{Part, part_key};
-use crate::sweep::undo::Quarantine;
-use crate::sweep::{Mode, SweepRequest};
+use crate::sweep::testkit::{Hook, Watch};
+use crate::sweep::undo::{self, Quarantine, Undone};
+use crate::sweep::{Interruption, Mode, SweepError, SweepRequest};
 
 const KEY: &str = "wh/t/late.parquet";
 
@@ -95,18 +101,34 @@ async fn a_commit_that_is_visible_gets_its_file_back_whatever_is_wrong_with_it()
 
 /// The report of a run that deleted the file behind this marker.
 async fn report(kit: &Kit, table_id: &str, line: &Value) {
+    report_of(kit, table_id, "0000000000001-r", line).await;
+}
+
+async fn report_of(kit: &Kit, table_id: &str, run_id: &str, line: &Value) {
     let request = SweepRequest {
-        run_id: "0000000000001-r".into(),
+        run_id: run_id.into(),
         table_id: Some(table_id.into()),
         database: "d".into(),
         table: "t".into(),
         mode: Mode::Scheduled,
     };
-    let mut run = RunRecord::queued(&request, table_id, 1, "r".into());
-    (run.state, run.report.outcomes) = (RunState::Completed, 1);
+    let now_ms = kit.table.world.ports.clock.now_ms();
+    let mut run = RunRecord::queued(&request, table_id, now_ms, "r".into());
+    (run.state, run.report.outcomes, run.ended_ms) = (RunState::Completed, 1, Some(now_ms));
     assert!(run.create(&*kit.table.world.items).await.unwrap());
     let at = part_key(&kit.app.settings.reports, &run, Part::Outcomes { number: 0 });
     kit.table.world.objects.put(&at, format!("{line}\n").into(), &PutOptions::default()).await.unwrap();
+}
+
+/// Puts the table into the catalog, and answers its id.
+async fn in_catalog(kit: &Kit) -> String {
+    let members = |value: Value| value.as_object().cloned().unwrap();
+    let ports = &kit.table.world.ports;
+    crate::catalog::create_database(ports, members(json!({"Name": "d"}))).await.unwrap();
+    let table = json!({"Name": "t", "StorageDescriptor": {"Location": kit.table.root.to_string()}});
+    crate::catalog::tables::create_table(ports, "d", members(table)).await.unwrap();
+    let tables = crate::catalog::locations::tables_at(&*ports.items, &*ports.clock, &kit.table.root).await.unwrap();
+    tables[0].table.table_id.to_string()
 }
 
 #[tokio::test]
@@ -114,13 +136,7 @@ async fn only_what_a_run_deleted_comes_back_from_behind_its_marker() {
     let kit = Kit::unpartitioned(json!({})).await;
     let objects = &kit.table.world.objects;
     objects.set_versioning("lake", Versioning::Enabled);
-    let members = |value: Value| value.as_object().cloned().unwrap();
-    let ports = &kit.table.world.ports;
-    crate::catalog::create_database(ports, members(json!({"Name": "d"}))).await.unwrap();
-    let table = json!({"Name": "t", "StorageDescriptor": {"Location": kit.table.root.to_string()}});
-    crate::catalog::tables::create_table(ports, "d", members(table)).await.unwrap();
-    let tables = crate::catalog::locations::tables_at(&*ports.items, &*ports.clock, &kit.table.root).await.unwrap();
-    let table_id = tables[0].table.table_id.to_string();
+    let table_id = in_catalog(&kit).await;
     let add = kit.file("late.parquet").await;
     let etag = objects.head(&late()).await.unwrap().etag;
     let doomed = [Doomed { key: KEY.into(), if_match: Some(etag.clone()) }];
@@ -131,4 +147,175 @@ async fn only_what_a_run_deleted_comes_back_from_behind_its_marker() {
     let verdict = kit.propose(1, 2, &[add, append_info()]).await;
     assert_eq!(short(&verdict), "committed 1");
     assert!(objects.get(&late(), &GetOptions::default()).await.is_ok());
+}
+
+/// Objects with something before each read.
+struct Racing {
+    objects: Arc<MemoryObjects>,
+    hook: Arc<Hook>,
+}
+
+#[async_trait::async_trait]
+impl Watch for Racing {
+    fn objects(&self) -> &MemoryObjects {
+        &self.objects
+    }
+
+    async fn before(&self, request: &'static str) {
+        if matches!(request, "get" | "head" | "list" | "create_copy") {
+            self.hook.tick(request).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_brings_a_file_back_the_commit_is_not_refused_for_it() {
+    let mut fired = 0;
+    for calls in 0.. {
+        let kit = Kit::unpartitioned(json!({})).await;
+        let staged = kit.stage(1, 1, &[kit.file("late.parquet").await, append_info()]).await;
+        let place = quarantine(&kit).await;
+        // Another judge of the same commit, or a run that restores, is at the file at the same time.
+        let (objects, from) = (kit.table.world.objects.clone(), place.clone());
+        let faster = move || -> futures::future::BoxFuture<'static, ()> {
+            Box::pin(async move {
+                if let Ok(meta) = objects.head(&from).await {
+                    undo::restore_copy(objects.as_ref(), &from, &meta.etag, &late()).await.unwrap();
+                }
+            })
+        };
+        let hook = Hook::new(calls, Box::new(faster));
+        let mut racing = kit.cold();
+        racing.app.ports.objects = Arc::new(Racing { objects: kit.table.world.objects.clone(), hook: hook.clone() });
+        let verdict = racing.judge(&staged).await;
+        assert_eq!(short(&verdict), "committed 1", "after {calls} calls");
+        assert!(is_there(&kit, &late()).await);
+        if !hook.has_fired() {
+            break;
+        }
+        fired += 1;
+    }
+    assert!(fired > 5, "{fired}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_back_by_another_is_worth_a_warning() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    let staged = kit.stage(1, 1, &[kit.file("late.parquet").await, append_info()]).await;
+    let place = quarantine(&kit).await;
+    let etag = kit.table.world.objects.head(&place).await.unwrap().etag;
+    // The other has copied it, and has not removed the copy yet.
+    let objects = kit.table.world.objects.clone();
+    let faster = move || -> futures::future::BoxFuture<'static, ()> {
+        Box::pin(async move {
+            objects.create_copy(&place, &etag, &late()).await.unwrap();
+        })
+    };
+    let listings =
+        Arc::new(OnCopy { objects: kit.table.world.objects.clone(), action: Mutex::new(Some(Box::new(faster))) });
+    let mut racing = kit.cold();
+    racing.app.ports.objects = listings;
+    let verdict = racing.judge(&staged).await;
+    assert_eq!(short(&verdict), "committed 1");
+    let said = verdict.to_json()["warnings"].to_string();
+    assert!(said.contains("is there again"), "{said}");
+}
+
+type Action = Box<dyn FnOnce() -> futures::future::BoxFuture<'static, ()> + Send>;
+
+/// Carries out an action right before a file is copied.
+struct OnCopy {
+    objects: Arc<MemoryObjects>,
+    action: Mutex<Option<Action>>,
+}
+
+#[async_trait::async_trait]
+impl Watch for OnCopy {
+    fn objects(&self) -> &MemoryObjects {
+        &self.objects
+    }
+
+    async fn before(&self, request: &'static str) {
+        if request == "create_copy" {
+            let action = self.action.lock().unwrap().take();
+            if let Some(action) = action {
+                action().await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_file_costs_no_search_unless_it_hides_behind_a_marker() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    let objects = &kit.table.world.objects;
+    let table_id = in_catalog(&kit).await;
+    objects.set_versioning("lake", Versioning::Enabled);
+    kit.file("late.parquet").await;
+    let missing = [late(), ObjectKey::new("lake", "wh/t/never.parquet")];
+    let search = async || {
+        let before = objects.object_usage();
+        let deadline = crate::ports::Deadline::in_ms(&*kit.table.world.clock, 60_000);
+        let found = recover(&kit.app, std::slice::from_ref(&table_id), &missing, deadline).await;
+        (found, objects.object_usage().since(&before))
+    };
+    // Reports of many runs, none of which made a marker.
+    for number in 0..50 {
+        let line = json!({"key": format!("wh/t/o-{number}"), "outcome": "deleted", "etag": "e", "marker": "m"});
+        report_of(&kit, &table_id, &format!("{number:013}-r"), &line).await;
+        kit.table.world.clock.advance_ms(86_400_000);
+    }
+    let all = objects.list_versions(&versions_of(&late())).await.unwrap().versions;
+    objects.delete_version(&late(), &all[0].id).await.unwrap();
+    let (found, used) = search().await;
+    assert_eq!(found.unwrap(), Vec::new());
+    assert_eq!((used.version_lists, used.lists, used.gets, used.heads), (2, 2, 0, 2), "per missing file");
+    // One of them hid it.
+    kit.file("late.parquet").await;
+    let etag = objects.head(&late()).await.unwrap().etag;
+    let doomed = [Doomed { key: KEY.into(), if_match: Some(etag.clone()) }];
+    let Deleted::Marked(marker) = objects.delete_batch("lake", &doomed).await.unwrap().remove(0) else { panic!() };
+    let line = json!({"key": KEY, "outcome": "deleted", "etag": etag.0, "marker": marker.0});
+    report_of(&kit, &table_id, "0000000000099-r", &line).await;
+    // Suspended since: the markers are there still.
+    objects.set_versioning("lake", Versioning::Suspended);
+    let (found, used) = search().await;
+    let found = found.unwrap();
+    assert_eq!(
+        (found.len(), &found[0].undone, found[0].run_id.as_deref()),
+        (1, &Undone::Restored, Some("0000000000099-r"))
+    );
+    assert_eq!((used.version_lists, used.version_deletes, used.lists, used.gets), (3, 1, 3, 1));
+    assert!(is_there(&kit, &late()).await);
+    // Too little time is no answer.
+    let late_by = crate::ports::Deadline::in_ms(&*kit.table.world.clock, 1_000);
+    let error = recover(&kit.app, &[], &missing, late_by).await.unwrap_err();
+    assert_eq!(error, SweepError::Interrupted(Interruption::TimeLimit));
+}
+
+fn versions_of(at: &ObjectKey) -> VersionRequest {
+    VersionRequest { bucket: at.bucket.clone(), prefix: at.key.clone(), after: None, max_keys: 10 }
+}
+
+#[tokio::test]
+async fn a_search_that_would_be_too_long_is_said_to_be() {
+    let kit = Kit::unpartitioned(json!({})).await;
+    let objects = &kit.table.world.objects;
+    let table_id = in_catalog(&kit).await;
+    objects.set_versioning("lake", Versioning::Enabled);
+    let add = kit.file("late.parquet").await;
+    report_of(&kit, &table_id, "0000000000001-r", &json!({"key": "wh/t/o-0", "outcome": "deleted"})).await;
+    let run = RunRecord::load(&*kit.table.world.items, &table_id, "0000000000001-r").await.unwrap().unwrap();
+    for number in 1..100 {
+        let at = part_key(&kit.app.settings.reports, &run, Part::Outcomes { number });
+        objects.put(&at, "{}\n".into(), &PutOptions::default()).await.unwrap();
+    }
+    // Somebody's, and it takes all parts to say so.
+    objects.delete(&late(), None).await.unwrap();
+    let before = objects.object_usage();
+    let verdict = kit.propose(1, 1, &[add, append_info()]).await;
+    let used = objects.object_usage().since(&before);
+    assert_eq!(short(&verdict), "rejected InvalidCommitException FILE_MISSING");
+    assert!(verdict.refusal().unwrap().message.contains("restore --key"), "{verdict:?}");
+    assert!(used.gets < 80, "{}", used.gets);
 }

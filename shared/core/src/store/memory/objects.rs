@@ -170,6 +170,14 @@ impl MemoryObjects {
         lock(&self.state).versioning.insert(bucket.to_owned(), versioning);
     }
 
+    /// Gives an object the tag of one that was uploaded in parts; what is copied from it has another.
+    pub fn mark_as_parts(&self, at: &ObjectKey) -> Option<ETag> {
+        let mut state = lock(&self.state);
+        let stored = state.objects.get_mut(at)?;
+        stored.meta.etag = ETag(format!("{}-2", stored.meta.etag.0));
+        Some(stored.meta.etag.clone())
+    }
+
     fn now_ms(&self) -> i64 {
         self.clock.now_ms().div_euclid(1000) * 1000
     }

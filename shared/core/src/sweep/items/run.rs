@@ -132,6 +132,12 @@ impl RunFacts {
     /// Findings of one run.
     const FINDINGS_MAX: usize = 100;
 
+    /// What stays true when a run starts over: what it did already, and what it found in doing so.
+    pub fn of_what_was_done(&self) -> Self {
+        let (undo, findings) = (self.undo.clone(), self.findings.clone());
+        Self { undo, findings, restored: self.restored, expired: self.expired, ..Self::default() }
+    }
+
     pub fn find(&mut self, finding: String) {
         if self.findings.len() < Self::FINDINGS_MAX && !self.findings.contains(&finding) {
             self.findings.push(finding);

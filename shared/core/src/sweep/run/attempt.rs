@@ -6,10 +6,11 @@ use super::knowledge::{Knowledge, Neighbours, Policy, Sourced, Standing};
 use super::others::sorted;
 use super::pace::Pace;
 use super::stored::KNOWLEDGE_MAX_AGE_MS;
+use super::unsure::Unsure;
 use crate::catalog::dropped::{self, DroppedTable};
 use crate::location::Location;
 use crate::ports::{App, Deadline};
-use crate::store::list_every;
+use crate::store::{ObjectKey, list_every};
 use crate::sweep::delays::Delays;
 use crate::sweep::families::Families;
 use crate::sweep::guards::NameRules;
@@ -38,7 +39,7 @@ const LOAD_SLICE_MS: i64 = 30_000;
 pub(super) struct Attempt<'a> {
     pub(super) app: &'a App,
     pub(super) directory: &'a dyn TableDirectory,
-    deadline: Deadline,
+    pub(super) deadline: Deadline,
     stop_margin_ms: i64,
     pub(super) record: RunRecord,
     pub(super) lease: Lease,
@@ -71,6 +72,12 @@ pub(super) struct Attempt<'a> {
     pub(super) way: Way,
     /// The last key of the quarantine that was looked at.
     pub(super) tended: Option<String>,
+    /// Files that this attempt, if it restores, has said what became of.
+    pub(super) told: HashSet<u64>,
+    /// Metadata that was missing and was brought back: once each.
+    pub(super) brought: HashSet<ObjectKey>,
+    /// Of the batch that is being deleted.
+    pub(super) unsure: Unsure,
     /// The table, if it was dropped and its files are to go.
     pub(super) dropped: Option<DroppedTable>,
 }
@@ -120,6 +127,9 @@ impl<'a> Attempt<'a> {
             has_work_of_others: false,
             way: Way::Never,
             tended: None,
+            told: HashSet::new(),
+            brought: HashSet::new(),
+            unsure: Unsure::default(),
             dropped: None,
         }
     }
@@ -221,7 +231,7 @@ impl<'a> Attempt<'a> {
         }
         self.report_unrecorded(&scope).await?;
         self.start_over();
-        self.record.facts = RunFacts { scope: Some(scope.to_string()), ..RunFacts::default() };
+        self.record.facts = RunFacts { scope: Some(scope.to_string()), ..self.record.facts.of_what_was_done() };
         self.begin(optimizer, &entry, table, scope).await
     }
 

@@ -132,6 +132,7 @@ impl<'a> Attempt<'a> {
         writer: &mut ReportWriter,
     ) -> Result<(), SweepError> {
         let mut queue: VecDeque<(&Listed, u32)> = batch.iter().map(|object| (object, 0)).collect();
+        self.unsure.clear();
         while !queue.is_empty() {
             let clock = self.app.ports.clock.as_ref();
             clock.sleep_ms(self.pace.wait_ms(clock.now_ms())).await;
@@ -139,11 +140,11 @@ impl<'a> Attempt<'a> {
             let asked: Vec<&Listed> = some.iter().map(|(object, _)| *object).collect();
             let failed = self.prove_and_delete(known, &asked, writer).await?;
             let now_ms = self.app.ports.clock.now_ms();
-            if failed.is_empty() {
-                self.pace.went_well(asked.len(), now_ms);
-                continue;
+            // What the store never does says nothing of how busy it is.
+            match failed.iter().any(|(_, error)| error.is_retryable()) {
+                true => self.pace.slow_down(now_ms, self.app.ports.ids.uuid().as_u64_pair().1),
+                false => self.pace.went_well(asked.len(), now_ms),
             }
-            self.pace.slow_down(now_ms, self.app.ports.ids.uuid().as_u64_pair().1);
             let is_over = self.check_time().is_err();
             for (object, error) in failed {
                 let tries = some.iter().find(|(one, _)| one.key == object.key).map_or(0, |(_, tries)| *tries);
@@ -299,7 +300,12 @@ impl<'a> Attempt<'a> {
                     writer.line(&marked_line(object, DELETED, &marker));
                 }
                 Deleted::Changed => self.spare(object, CHANGED, writer),
-                Deleted::Failed(error) => failed.push((object, error)),
+                Deleted::Failed(error) => {
+                    if error.is_retryable() {
+                        self.unsure.deletions.insert(object.key.clone(), copy);
+                    }
+                    failed.push((object, error));
+                }
             }
         }
         Ok(failed)
@@ -307,6 +313,10 @@ impl<'a> Attempt<'a> {
 
     pub(super) fn spare_changed(&mut self, object: &Listed, writer: &mut ReportWriter) {
         self.spare(object, CHANGED, writer);
+    }
+
+    pub(super) fn spare_gone(&mut self, object: &Listed, writer: &mut ReportWriter) {
+        self.spare(object, GONE, writer);
     }
 
     fn spare(&mut self, object: &Listed, outcome: &str, writer: &mut ReportWriter) {
@@ -330,18 +340,19 @@ impl<'a> Attempt<'a> {
             asked.push(async move { (object, objects.head(&at).await) }.boxed());
         }
         let heads: Vec<_> = stream::iter(asked).buffered(HEAD_CONCURRENCY).collect().await;
-        let (mut same, mut failed) = (Vec::new(), Vec::new());
+        let (mut same, mut failed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for (object, head) in heads {
             match head {
                 Ok(meta) if meta.etag == object.etag && meta.last_modified_ms == object.last_modified_ms => {
                     same.push(object);
                 }
                 Ok(_) => self.spare(object, CHANGED, writer),
-                Err(ObjectError::NotFound(_)) => self.spare(object, GONE, writer),
+                Err(ObjectError::NotFound(_)) => gone.push(object),
                 Err(ObjectError::Store(error)) if error.is_retryable() => failed.push((object, error)),
                 Err(error) => return Err(error.into()),
             }
         }
+        failed.extend(self.note_gone(known, gone, writer).await?);
         Ok((same, failed))
     }
 }

@@ -7,12 +7,32 @@ use crate::location::split_uri;
 use crate::ports::{App, Deadline};
 use crate::store::{Listed, ObjectError, ObjectKey};
 use crate::sweep::items::{Lease, RunOptions, RunRecord};
+use crate::sweep::recover::{Hidden, Markers, newest_copy};
 use crate::sweep::refs::Held;
 use crate::sweep::source::Moment;
 use crate::sweep::{Mode, Refusal, RefusalReason, SweepError, SweepRequest, TableDirectory, TableEntry};
 
 /// Time that is kept for the last look and the answer.
 const STOP_MARGIN_MS: i64 = 1_500;
+
+/// Where a file is that a run took away, and which run that was; null where none did, or where nothing is left of it.
+async fn where_it_is(app: &App, table_id: &str, at: &ObjectKey, deadline: Deadline) -> Result<Value, SweepError> {
+    if let Some((origin, copy)) = newest_copy(app, at).await? {
+        return Ok(json!({ "in": "quarantine", "place": copy.key, "run_id": origin.run_id,
+            "since_ms": copy.last_modified_ms }));
+    }
+    let tables = [table_id.to_owned()];
+    match Markers::new(app, &tables, deadline).find(at).await {
+        Ok(Hidden::By { run_id, since_ms, .. }) => {
+            Ok(json!({ "in": "delete_marker", "run_id": run_id, "since_ms": since_ms }))
+        }
+        Ok(Hidden::Unsaid(why)) => Ok(json!({ "in": "delete_marker", "note": why })),
+        Ok(Hidden::Not) => Ok(Value::Null),
+        // The answer on the rest stands.
+        Err(error) if error.refusal().is_some() => Ok(json!({ "in": "unknown", "note": error.to_string() })),
+        Err(error) => Err(error),
+    }
+}
 
 /// Learns everything that a dry run would, and judges one object by it: its key, or its S3 URI. Leaves no record.
 ///
@@ -60,7 +80,9 @@ pub async fn explain_key(
     let meta = match found {
         Ok(meta) => meta,
         Err(ObjectError::NotFound(_)) => {
-            return Ok(json!({ "key": at.key, "exists": false, "held": held, "pointer": known.own()?.pointer() }));
+            let pointer = known.own()?.pointer();
+            let kept = where_it_is(app, &attempt.record.table_id, &at, deadline).await?;
+            return Ok(json!({ "key": at.key, "exists": false, "held": held, "pointer": pointer, "kept": kept }));
         }
         Err(error) => return Err(error.into()),
     };

@@ -68,6 +68,12 @@ impl<'a> Attempt<'a> {
             known.delays.absorb(own.source.take_delays());
             known.survey.unconfirmed.extend(own.source.take_believed());
             known.has_news = true;
+            if let Err(error) = &loaded
+                && self.bring_back_metadata(error).await?
+            {
+                (known.partial, self.is_filter_stored, self.has_advanced) = (lens, false, true);
+                continue;
+            }
             if loaded? == Loaded::Whole {
                 // Found again as it was stored is no step forward.
                 self.has_advanced |= !self.is_filter_stored;

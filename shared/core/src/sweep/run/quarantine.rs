@@ -7,11 +7,13 @@ use futures::{FutureExt, StreamExt, stream};
 use super::attempt::Attempt;
 use super::delete::Failed;
 use super::knowledge::Knowledge;
+use super::unsure::is_copy_of;
 use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::store::{
     Deleted, Doomed, ETag, ListRequest, Listed, ObjectError, ObjectKey, StoreError, StoreErrorKind, Versioning,
 };
 use crate::sweep::items::{RunRecord, Tally};
+use crate::sweep::recover::{Recovered, recover};
 use crate::sweep::refs::Held;
 use crate::sweep::report::{Kind, ReportWriter, quarantine_line, restored_line};
 use crate::sweep::source::Moment;
@@ -48,22 +50,27 @@ impl Stay {
 struct Copy {
     origin: Origin,
     copy: Listed,
+    /// The file is at its place: whoever names it does not need this copy.
+    is_spare: bool,
 }
 
 impl Knowledge<'_> {
     /// Asks everything that could speak for the file at the place that it came from.
     fn stay(&self, one: &Copy, keep_ms: i64) -> Stay {
         let at = &one.origin.at;
-        if self.references.held(at) != Held::No {
+        if self.references.held(at) != Held::No && !one.is_spare {
             return Stay::Needed;
         }
         let is_doubtful = self.table.relative(at).is_none()
             || self.leased.covers(at)
             || self.foreign.covers(&at.key)
             || self.protected.iter().any(|location| location.may_hold(at));
-        let kept_ms = self.started_ms.saturating_sub(one.copy.last_modified_ms);
-        let is_over = one.copy.last_modified_ms > 0 && kept_ms > keep_ms.max(self.retention_ms);
-        if is_over && !is_doubtful { Stay::Expired } else { Stay::Waits }
+        if self.is_over(&one.copy, keep_ms) && !is_doubtful { Stay::Expired } else { Stay::Waits }
+    }
+
+    fn is_over(&self, copy: &Listed, keep_ms: i64) -> bool {
+        let kept_ms = self.started_ms.saturating_sub(copy.last_modified_ms);
+        copy.last_modified_ms > 0 && kept_ms > keep_ms.max(self.retention_ms)
     }
 }
 
@@ -145,12 +152,13 @@ impl<'a> Attempt<'a> {
         for object in batch {
             let place = quarantine.place(&object.key, &self.record.table_id, &self.record.run_id);
             let from = ObjectKey::new(known.scope.bucket.clone(), object.key.clone());
+            let answered = self.unsure.copies.get(&object.key).cloned();
             let objects = app.ports.objects.as_ref();
             let copy = async move {
                 match objects.create_copy(&from, &object.etag, &place).await {
-                    // An earlier try of this run copied it: it must be the same bytes.
+                    // An earlier try of this run copied it: it must be the same file.
                     Err(ObjectError::PreconditionFailed(at)) => match objects.head(&place).await {
-                        Ok(meta) if meta.etag == object.etag && meta.size_bytes == object.size_bytes => Ok(meta.etag),
+                        Ok(meta) if is_copy_of(&meta, object, answered.as_ref()) => Ok(meta.etag),
                         Ok(_) => Err(ObjectError::PreconditionFailed(at)),
                         Err(ObjectError::NotFound(_)) => Err(ObjectError::NotFound(from)),
                         Err(error) => Err(error),
@@ -164,7 +172,10 @@ impl<'a> Attempt<'a> {
         let mut copied = Vec::new();
         for (object, copy) in copies {
             match copy {
-                Ok(etag) => copied.push((object, Some(etag))),
+                Ok(etag) => {
+                    self.unsure.copies.insert(object.key.clone(), etag.clone());
+                    copied.push((object, Some(etag)));
+                }
                 Err(ObjectError::NotFound(_)) => self.spare_changed(object, writer),
                 Err(ObjectError::Store(error)) => failed.push((object, error)),
                 Err(ObjectError::ConditionalConflict(_)) => failed.push((object, unsure(&object.key))),
@@ -233,11 +244,18 @@ impl<'a> Attempt<'a> {
         let last = page.objects.last().map(|copy| copy.key.clone());
         let own = |copy: Listed| {
             let origin = quarantine.origin(&copy.key)?;
-            (origin.table_id == known.entry.id).then_some(Copy { origin, copy })
+            // What this run has put there is among its orphans already.
+            let is_meant = origin.table_id == known.entry.id && origin.run_id != self.record.run_id;
+            is_meant.then_some(Copy { origin, copy, is_spare: false })
         };
-        let copies: Vec<Copy> = page.objects.into_iter().filter_map(own).collect();
+        let mut copies: Vec<Copy> = page.objects.into_iter().filter_map(own).collect();
         if !copies.is_empty() {
             known.refresh(Moment::Judging).await?;
+        }
+        for one in &mut copies {
+            if known.stay(one, keep_ms) == Stay::Needed && known.is_over(&one.copy, keep_ms) {
+                one.is_spare = undo::exists(self.app.ports.objects.as_ref(), &one.origin.at).await?;
+            }
         }
         let (mut needed, mut expired) = (Vec::new(), Vec::new());
         for one in copies {
@@ -278,6 +296,37 @@ impl<'a> Attempt<'a> {
         self.record.facts.find(format!("{key} is needed, and run {run_id} had taken it away: {what}"));
     }
 
+    /// Metadata that loading did not find and that a run took away: whether it is back, and loading may go on. A run that
+    /// deletes nothing changes nothing here either.
+    pub(super) async fn bring_back_metadata(&mut self, error: &SweepError) -> Result<bool, SweepError> {
+        let SweepError::Refused(Refusal { missing: Some(at), .. }) = error else { return Ok(false) };
+        if !self.record.mode.deletes() || self.dropped.is_some() || !self.brought.insert(at.as_ref().clone()) {
+            return Ok(false);
+        }
+        // Hadoop's client writes `a//b` as `a/b`, and names it as it was told.
+        let wanted: Vec<ObjectKey> = [Some(at.as_ref().clone()), at.collapsed()].into_iter().flatten().collect();
+        let tables = std::slice::from_ref(&self.record.table_id);
+        let found = match recover(self.app, tables, &wanted, self.deadline).await {
+            Ok(found) => found,
+            // What is missing is the better reason.
+            Err(error) if error.refusal().is_some() => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let objects = self.app.ports.objects.clone();
+        let mut writer = ReportWriter::new(Kind::Outcomes, &self.app.settings.reports, &self.record);
+        let mut is_back = false;
+        for Recovered { at, undone, run_id } in found {
+            is_back |= matches!(undone, Undone::Restored | Undone::Exists);
+            let size_bytes = match undone {
+                Undone::Restored => objects.head(&at).await?.size_bytes,
+                _ => 0,
+            };
+            self.note_return(&at.key, size_bytes, &run_id.unwrap_or_default(), &undone, &mut writer);
+        }
+        writer.flush(objects.as_ref(), &mut self.record.report).await?;
+        Ok(is_back)
+    }
+
     /// Files that something names by now and that runs of this time hid behind delete markers.
     async fn unhide(&mut self, known: &Knowledge<'a>, keep_ms: i64) -> Result<(), SweepError> {
         if self.record.mode == Mode::DryRun || self.tended.is_some() || self.dropped.is_some() {
@@ -290,7 +339,7 @@ impl<'a> Attempt<'a> {
             undo::has_removed(run)
                 && run.created_ms >= since_ms
                 && run.run_id != self.record.run_id
-                && run.facts.undo.as_deref() == Some(Way::Markers.as_str())
+                && run.facts.undo.as_deref().is_none_or(|way| way == Way::Markers.as_str())
         };
         let runs: Vec<RunRecord> = all.iter().filter(marked).cloned().collect();
         let mut writer = ReportWriter::new(Kind::Outcomes, &self.app.settings.reports, &self.record);
@@ -387,7 +436,12 @@ impl<'a> Attempt<'a> {
         self.check_unchanged(known).await?;
         self.load_leases(known).await?;
         known.refresh(Moment::Deleting).await?;
-        let still: Vec<&Copy> = batch.iter().filter(|one| known.stay(one, keep_ms) == Stay::Expired).collect();
+        let mut still: Vec<&Copy> = Vec::new();
+        for one in batch.iter().filter(|one| known.stay(one, keep_ms) == Stay::Expired) {
+            if !one.is_spare || undo::exists(self.app.ports.objects.as_ref(), &one.origin.at).await? {
+                still.push(one);
+            }
+        }
         // The rest is looked at again by the next run.
         if still.is_empty() || !self.lease.has_margin(self.app.ports.clock.now_ms()) {
             return Ok(());

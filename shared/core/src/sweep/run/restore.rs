@@ -5,18 +5,28 @@ use std::collections::HashSet;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
+use serde_json::json;
 
 use super::attempt::Attempt;
 use crate::limits::LIST_PAGE_MAX_KEYS;
 use crate::location::Location;
 use crate::store::{Condition, ListRequest, ObjectKey, StoreError, VersionId, VersionMark, Versioning, WriteError};
 use crate::sweep::items::{RestoreAsk, RestoreCursor, RunRecord, Tally, WriterLease};
+use crate::sweep::refs::exact_hash;
 use crate::sweep::report::{Kind, ReportWriter, restored_line};
-use crate::sweep::undo::{self, Kept, Quarantine, Removal, Undone};
+use crate::sweep::undo::{self, Kept, Quarantine, Removal, Undone, is_staged};
 use crate::sweep::{Refusal, RefusalReason, SweepError, TableEntry};
 
 /// A removal, the run that made it, and what became of undoing it.
 type Attempted = (String, Removal, Result<Undone, StoreError>);
+
+/// What says that a file was taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NamedBy {
+    Report,
+    /// It lies in quarantine, or hides behind a marker that no report names.
+    Store,
+}
 
 /// Files that are brought back before it is written down how far the run is.
 const BATCH: usize = 200;
@@ -66,12 +76,28 @@ impl<'a> Attempt<'a> {
             }
             // Of one file the newest copy comes first: run ids begin with their time.
             found.sort_by(|(left_run, left), (right_run, right)| (&left.key, right_run).cmp(&(&right.key, left_run)));
-            self.restore_some(&bucket, found).await?;
+            self.restore_some(&bucket, found, NamedBy::Store).await?;
             cursor.listed = last.or(cursor.listed);
             cursor.is_quarantine_done = !page.truncated;
             self.save_cursor(&cursor).await?;
         }
-        self.restore_unreported(&ask, &table, &wanted, &mut cursor).await
+        self.restore_unreported(&ask, &table, &wanted, &mut cursor).await?;
+        match &ask.key {
+            Some(key) if self.record.report.outcomes == 0 => {
+                self.tell_unknown(&ObjectKey::new(bucket, key.clone())).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// No run took the one file that was asked for.
+    async fn tell_unknown(&mut self, at: &ObjectKey) -> Result<(), SweepError> {
+        let objects = self.app.ports.objects.as_ref();
+        let undone = if undo::exists(objects, at).await? { Undone::Exists } else { Undone::NotFound };
+        self.record.totals.spared.entry(undone.as_str().to_owned()).or_default().add(0);
+        let mut writer = ReportWriter::new(Kind::Outcomes, &self.app.settings.reports, &self.record);
+        writer.line(&json!({ "key": at.key, "size_bytes": 0, "outcome": undone.as_str() }));
+        writer.flush(objects, &mut self.record.report).await
     }
 
     /// Files behind delete markers that no report names ([`undo::unreported`]).
@@ -87,7 +113,7 @@ impl<'a> Attempt<'a> {
         let runs = RunRecord::load_all(app.ports.items.as_ref(), &self.record.table_id).await?;
         let mut cut = undo::cut_short(&runs, app.ports.clock.now_ms());
         cut.retain(|run| ask.run.as_ref().is_none_or(|wanted| *wanted == run.run_id));
-        if cut.is_empty() || objects.versioning(&table.bucket).await? != Versioning::Enabled {
+        if cut.is_empty() || objects.versioning(&table.bucket).await? == Versioning::Off {
             return Ok(());
         }
         loop {
@@ -100,7 +126,7 @@ impl<'a> Attempt<'a> {
             });
             for batch in found.chunks(BATCH) {
                 self.check_restore().await?;
-                self.restore_some(&table.bucket, batch.to_vec()).await?;
+                self.restore_some(&table.bucket, batch.to_vec(), NamedBy::Store).await?;
             }
             let Some(next) = next else { return Ok(()) };
             cursor.version = Some((next.key, next.id.map(|id| id.0)));
@@ -181,7 +207,8 @@ impl<'a> Attempt<'a> {
                 for batch in wanted.get(done..).unwrap_or_default().chunks(BATCH) {
                     self.check_restore().await?;
                     let batch = batch.iter().map(|removal| (run.run_id.clone(), removal.clone())).collect();
-                    cursor.lines = cursor.lines.saturating_add(self.restore_some(bucket, batch).await?);
+                    cursor.lines =
+                        cursor.lines.saturating_add(self.restore_some(bucket, batch, NamedBy::Report).await?);
                     self.save_cursor(cursor).await?;
                 }
                 (cursor.part, cursor.lines) = (cursor.part.saturating_add(1), 0);
@@ -192,7 +219,12 @@ impl<'a> Attempt<'a> {
     }
 
     /// Brings files back and says what became of each. Answers how many there were.
-    async fn restore_some(&mut self, bucket: &str, some: Vec<(String, Removal)>) -> Result<i64, SweepError> {
+    async fn restore_some(
+        &mut self,
+        bucket: &str,
+        some: Vec<(String, Removal)>,
+        by: NamedBy,
+    ) -> Result<i64, SweepError> {
         let count = i64::try_from(some.len()).unwrap_or(i64::MAX);
         self.announce(bucket, &some).await?;
         // Where a file is meant twice, the first is the one that comes back.
@@ -201,21 +233,29 @@ impl<'a> Attempt<'a> {
         for (run_id, removal) in some {
             if keys.insert(removal.key.clone()) { first.push((run_id, removal)) } else { again.push((run_id, removal)) }
         }
-        self.restore_each(bucket, first).await?;
+        self.restore_each(bucket, first, by).await?;
         for one in again {
-            self.restore_each(bucket, vec![one]).await?;
+            self.restore_each(bucket, vec![one], by).await?;
         }
         Ok(count)
     }
 
-    async fn restore_each(&mut self, bucket: &str, some: Vec<(String, Removal)>) -> Result<(), SweepError> {
+    async fn restore_each(
+        &mut self,
+        bucket: &str,
+        some: Vec<(String, Removal)>,
+        by: NamedBy,
+    ) -> Result<(), SweepError> {
         let app = self.app;
         let objects = app.ports.objects.as_ref();
         let mut asked: Vec<BoxFuture<'_, Attempted>> = Vec::new();
         for (run_id, removal) in some {
             asked.push(
                 async move {
-                    let undone = undo::restore(objects, bucket, &removal).await;
+                    let undone = match is_staged(&removal.key) {
+                        true => Ok(Undone::Staged),
+                        false => undo::restore(objects, bucket, &removal).await,
+                    };
                     (run_id, removal, undone)
                 }
                 .boxed(),
@@ -232,7 +272,26 @@ impl<'a> Attempt<'a> {
                     continue;
                 }
             };
-            writer.line(&restored_line(&removal.key, removal.size_bytes, &run_id, &undone));
+            // Of a copy that nobody needs its run's report has told already, or its file was never taken away.
+            if by == NamedBy::Store && matches!(undone, Undone::Exists | Undone::Gone) {
+                continue;
+            }
+            // A file has one line, by what was taken last; another only where an older copy is what came back.
+            let is_first = self.told.insert(exact_hash(&ObjectKey::new(bucket, removal.key.clone())));
+            if !is_first && undone != Undone::Restored {
+                continue;
+            }
+            let mut line = restored_line(&removal.key, removal.size_bytes, &run_id, &undone);
+            if let (Undone::Staged, Some(line)) = (&undone, line.as_object_mut()) {
+                match &removal.kept {
+                    Kept::Quarantine { place, .. } => line.insert("quarantine".to_owned(), place.as_str().into()),
+                    Kept::Marker { id, .. } | Kept::Unreported { id } => {
+                        line.insert("marker".to_owned(), id.0.as_str().into())
+                    }
+                    Kept::Nowhere => None,
+                };
+            }
+            writer.line(&line);
             match undone {
                 Undone::Restored => {
                     self.record.facts.restored.get_or_insert_with(Tally::default).add(removal.size_bytes);

@@ -31,4 +31,5 @@ mod slices;
 mod stores;
 mod strangers;
 mod undo;
+mod undone;
 mod unmarked;

@@ -9,7 +9,7 @@ use crate::store::*;
 use crate::sweep::items::{RunRecord, RunState};
 
 /// A lake whose deletes can be undone for a week.
-fn lake(versioning: Versioning) -> Lake {
+pub(super) fn lake(versioning: Versioning) -> Lake {
     let mut lake = Lake::new();
     lake.app.settings.undo.hours = 168;
     lake.world.objects.set_versioning(BUCKET, versioning);
@@ -17,7 +17,7 @@ fn lake(versioning: Versioning) -> Lake {
 }
 
 impl Lake {
-    async fn restore(&self, ask: serde_json::Value) -> RunRecord {
+    pub(super) async fn restore(&self, ask: serde_json::Value) -> RunRecord {
         rest::restore_in(&self.app, self.directory.as_ref(), "db", "t", &ask).await.unwrap();
         let request = SweepRequest::decode(&self.world.queue.take(QueueName::Sweeps).unwrap()).unwrap();
         match sweep(&self.app, self.directory.as_ref(), &request, self.deadline()).await.unwrap() {
@@ -27,7 +27,7 @@ impl Lake {
     }
 
     /// What became of each key, by the outcome lines of a run.
-    async fn outcomes(&self, run: &RunRecord) -> Vec<(String, String)> {
+    pub(super) async fn outcomes(&self, run: &RunRecord) -> Vec<(String, String)> {
         let text = |line: &serde_json::Value, member: &str| line[member].as_str().unwrap_or_default().to_owned();
         let lines = self.report("t", &run.run_id).await;
         let told = lines.iter().filter(|line| line.get("outcome").is_some());
@@ -35,7 +35,7 @@ impl Lake {
     }
 }
 
-fn quarantined(lake: &Lake) -> Vec<String> {
+pub(super) fn quarantined(lake: &Lake) -> Vec<String> {
     lake.keys().into_iter().filter(|key| key.starts_with("lakewarden-quarantine/")).collect()
 }
 
@@ -108,8 +108,8 @@ async fn what_was_written_since_is_left_alone() {
     let run = lake.sweep("t", Mode::Ordinary).await;
     lake.put(&orphan, "written anew").await;
     let restored = lake.restore(json!({ "run": run.run_id })).await;
-    let outcomes = lake.outcomes(&restored).await;
-    assert!(outcomes.iter().all(|one| *one == (orphan.clone(), "exists".to_owned())), "{outcomes:?}");
+    assert_eq!(lake.outcomes(&restored).await, [(orphan.clone(), "exists".to_owned())], "one line for a file");
+    assert_eq!(restored.totals.spared["exists"].count, 1);
     let found = lake.world.objects.get(&at(&orphan), &GetOptions::default()).await.unwrap().bytes;
     assert_eq!((found, quarantined(&lake).len()), ("written anew".into(), 1));
 }
@@ -370,8 +370,9 @@ async fn a_file_that_no_report_names_comes_back_by_itself() {
         let was_deleted = !lake.keys().contains(&orphan);
         lake.world.clock.advance_ms(crate::sweep::items::LEASE_MS);
         if was_deleted && calls % 2 == 0 {
-            let found = undo::recover(&lake.app, &["id-t".to_owned()], &[at(&orphan)]).await.unwrap();
-            assert_eq!(found, [(at(&orphan), undo::Undone::Restored)], "after {calls} calls");
+            let tables = ["id-t".to_owned()];
+            let found = recover::recover(&lake.app, &tables, &[at(&orphan)], lake.deadline()).await.unwrap();
+            assert_eq!((found.len(), &found[0].undone), (1, &undo::Undone::Restored), "after {calls} calls");
             by_commit += 1;
         } else if was_deleted {
             lake.run(&request).await.unwrap();
