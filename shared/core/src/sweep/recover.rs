@@ -38,7 +38,7 @@ pub struct Recovered {
 ///
 /// Costs for each file one LIST of the quarantine and, in a bucket that has or had versions, one LIST of its versions; one
 /// HEAD where neither shows anything. Only for files that hide behind a delete marker the reports of runs are searched:
-/// those of the marker's time, [`REPORT_REQUESTS_MAX`] requests at most. A marker that no report names counts where a run of
+/// those of the marker's time, `REPORT_REQUESTS_MAX` requests at most. A marker that no report names counts where a run of
 /// its time lost a worker.
 ///
 /// # Errors
