@@ -198,6 +198,8 @@ impl<'a> Attempt<'a> {
         if keep_ms == 0 && self.dropped.is_none() {
             return Ok(());
         }
+        let parts = self.record.report.outcomes;
+        let restored = self.record.facts.restored.map(|tally| tally.count);
         self.unhide(known, keep_ms).await?;
         let mut judged = ReportWriter::new(Kind::Judged, &self.app.settings.reports, &self.record);
         let mut outcomes = ReportWriter::new(Kind::Outcomes, &self.app.settings.reports, &self.record);
@@ -214,7 +216,10 @@ impl<'a> Attempt<'a> {
             judged.flush(objects, &mut self.judging.report).await?;
             self.take_over();
             if is_last {
-                return Ok(());
+                // What came back or went for good is known to nobody else, should this worker die now.
+                let has_acted = self.record.report.outcomes != parts
+                    || self.record.facts.restored.map(|tally| tally.count) != restored;
+                return if has_acted { self.save_record().await } else { Ok(()) };
             }
             self.has_advanced = true;
             if self.record.progress.is_stored() {

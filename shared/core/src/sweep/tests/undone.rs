@@ -7,7 +7,7 @@ use super::super::*;
 use super::undo::{lake, quarantined};
 use crate::store::memory::Fault;
 use crate::store::*;
-use crate::sweep::items::{LEASE_MS, RunState};
+use crate::sweep::items::{LEASE_MS, RunRecord, RunState};
 
 #[tokio::test]
 async fn a_late_commit_gets_its_metadata_back_and_all_that_only_that_names() {
@@ -258,4 +258,44 @@ async fn what_the_store_never_does_slows_nothing_down() {
     let run = lake.sweep("t", Mode::Ordinary).await;
     assert_eq!((run.totals.spared["failed"].count, run.totals.deleted.count), (21, 0));
     assert_eq!(lake.world.clock.now_ms(), before_ms, "no wait");
+}
+
+/// Between the deletion of what is expired and the record that says so lie the end of the fence, the lines of the report and
+/// nothing else.
+#[tokio::test]
+async fn a_worker_that_dies_later_in_the_run_does_not_forget_what_expired() {
+    let begin = async || {
+        let lake = lake(Versioning::Off);
+        with_old_orphan(&lake).await;
+        lake.sweep("t", Mode::Ordinary).await;
+        lake.days(8);
+        let request = lake.start("t", Mode::Ordinary).await;
+        lake.world.faults.forget_calls();
+        (lake, request)
+    };
+    let (alone, request) = begin().await;
+    let RunOutcome::Finished(record) = alone.run(&request).await.unwrap() else { panic!("not finished") };
+    assert_eq!(record.facts.expired.map(|tally| tally.count), Some(1));
+    let calls = alone.world.faults.calls();
+    let deletion = calls.iter().position(|call| call.starts_with("delete_batch")).unwrap();
+    let mut forgotten = Vec::new();
+    for call in 0..calls.len() {
+        let (lake, request) = begin().await;
+        lake.world.faults.crash_after(call as u64);
+        let mut outcome = lake.run(&request).await;
+        if outcome.is_err() {
+            lake.world.faults.revive();
+            lake.world.clock.advance_ms(LEASE_MS);
+            outcome = lake.run(&request).await;
+        }
+        let record = match outcome.unwrap() {
+            RunOutcome::Finished(record) => *record,
+            _ => RunRecord::load(lake.world.items.as_ref(), "id-t", &request.run_id).await.unwrap().unwrap(),
+        };
+        assert_eq!((record.state, quarantined(&lake)), (RunState::Completed, Vec::new()), "call {call}");
+        if record.facts.expired.map(|tally| tally.count) != Some(1) {
+            forgotten.push(call);
+        }
+    }
+    assert_eq!(forgotten, (deletion + 1..=deletion + 5).collect::<Vec<_>>(), "{calls:?}");
 }
